@@ -110,16 +110,16 @@ fn count(input: &Input, name: &str, row: usize) -> raidlab::Result<Option<u32>> 
 /// of columns, in which a single value holds for all rows, or a list of dicts. Columns: `level` and
 /// `workload`, required; `disks`, `layout` (of RAID 10: "n2", "f2", "o2"), `chunk_kib` (512),
 /// `degraded` (members that are missing); of the machine, the options of `raidlab predict`:
-/// `members` ("hdd-2016*6"), `calibration`, `facts`, `fs`, `kernel`, `bus` ("400MB/s"), `depth`,
-/// `jobs`, `read_ahead_kib`, `stripe_cache_pages`, `group_threads`; and figures of one disk as
-/// `one_seq_read_mb_per_s`, `one_random_read_iops` and so forth. Null is the default. Other columns
-/// are refused, or left out with `others="ignore"`.
+/// `members` ("hdd-2016*6"), `disk` ("IronWolf 8 TB*6"), `calibration`, `facts`, `fs`, `kernel`,
+/// `bus` ("400MB/s"), `depth`, `jobs`, `read_ahead_kib`, `stripe_cache_pages`, `group_threads`; and
+/// figures of one disk as `one_seq_read_mb_per_s`, `one_random_read_iops` and so forth. Null is the
+/// default. Other columns are refused, or left out with `others="ignore"`.
 ///
 /// Returns a row for each row: `unit` ("MB/s" or "/s"), `value` with `lower` and `upper`, between
 /// which 80 % of healthy machines are, `naive`, the naive rule, `limit`, `next_limit` and
 /// `next_value`, and `why_not`: the reason where there is no value. `constants` is a file of
-/// `raidlab predict --fit`. `first_row` is the number of the first row in messages: for a part of a
-/// table.
+/// constants of the law, as `make law` writes it; without it, those of this build. `first_row` is
+/// the number of the first row in messages: for a part of a table.
 #[pyfunction]
 #[pyo3(signature = (table, *, constants=None, others="refuse", first_row=0))]
 pub fn predict(

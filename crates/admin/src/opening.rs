@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use host::{
-    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, ExportProblem, Location,
-    MapChoice, MemberName, Overlap, RescueMap, member_signs, open_overlay,
+    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, ExportProblem, Identity,
+    Location, MapChoice, MemberName, Overlap, OverlayError, OverlayProblem, RescueMap,
+    member_signs, open_overlay,
 };
 use md::SECTOR_BYTES;
 use md::ondisk::superblock::{READ_BYTES, detect};
@@ -297,6 +298,13 @@ fn with_overlay(
     let disks: Vec<Arc<dyn Disk>> = match how.overlay {
         None => disks,
         Some((path, access)) => {
+            let file = Identity::at(path);
+            let of =
+                |it: &&Arc<Device>| Identity::at(&it.location().path).filter(|_| file.is_some());
+            if let Some(member) = devices.iter().find(|it| of(it) == file && file.is_some()) {
+                let problem = OverlayProblem::IsMember(member.location().to_string());
+                return Err(OverlayError { path: path.to_owned(), problem }.into());
+            }
             let over = open_overlay(path, &disks, access)?;
             over.into_iter().map(|disk| Arc::new(disk) as Arc<dyn Disk>).collect()
         }

@@ -3,9 +3,9 @@
 //! A library, of which two programs are made: `main.rs`, and the console script of the Python
 //! package, which also has what the verbs find as functions ([`verbs`]).
 //!
-//! Invariant: exit codes are decided here and nowhere else: 0 fine, 1 a finding, 2 an error (also
-//! a named member without a superblock, in `examine`, `detail` and `status`), 130 stopped by a
-//! signal.
+//! Invariant: exit codes are decided here and nowhere else: 0 fine, 1 a finding (also a named
+//! member without a superblock, in `examine`, `detail` and `status`), 2 an error, of which stderr
+//! says what it is, 130 stopped by a signal.
 #![forbid(unsafe_code)]
 // A part of the program leaves functions of shared modules without a caller; the whole has none.
 #![cfg_attr(not(all(feature = "run", feature = "lab")), allow(dead_code))]
@@ -18,6 +18,7 @@ mod log;
 mod mdadm;
 mod members;
 mod meter;
+mod negative;
 #[cfg(feature = "lab")]
 mod output;
 #[cfg(feature = "lab")]
@@ -71,10 +72,8 @@ enum Command {
 enum Ending {
     /// Nothing to report.
     Fine,
-    /// A finding: wrong data, failed requests.
+    /// A finding: wrong data, failed requests, a named member without a superblock.
     Finding,
-    /// A file or device that was named as a member has no superblock; the others were shown.
-    NotAMember,
     /// Stopped by a signal.
     Stopped,
 }
@@ -98,6 +97,7 @@ const FINE: u8 = 0;
 fn run(words: Vec<OsString>, creates: bool) -> u8 {
     let words = help_of_help(words);
     let (words, notes) = fio_words::rewritten(words);
+    let words = negative::joined(words, &Arguments::command());
     if let Err(error) = log::start() {
         return failed(&text_of(&error));
     }
@@ -136,8 +136,13 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         Ok(Ending::Fine) => FINE,
         Ok(Ending::Finding) => 1,
         Ok(Ending::Stopped) => 130,
-        Ok(Ending::NotAMember) => 2,
-        Err(error) => failed(&text_of(&error)),
+        Err(error) => {
+            #[cfg(feature = "served")]
+            if let Some(problem) = commands::served::named_as_member(&error) {
+                return failed(&problem);
+            }
+            failed(&text_of(&error))
+        }
     }
 }
 

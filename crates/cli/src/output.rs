@@ -72,7 +72,8 @@ impl Outputs {
         table.push_str(&report::tool_tables::render(&programs));
         table.push_str(&report::table::findings_of(&programs, colour));
         let summary = report::summary::Summary::of(record);
-        table.push_str(&report::summary::terminal(&summary, colour));
+        // Of what may not have been stored.
+        table.push_str(&report::summary::terminal(&summary, "--html FILE", colour));
         if self.histogram {
             table.push_str(&report::histogram::text(record));
         }

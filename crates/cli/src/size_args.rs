@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use md::{BareNumber, Layout, Level, SECTOR_BYTES, SizeProblem, parse_size};
 
 use crate::error::Context;
-use spec::units::{parse_rate, parse_seconds};
+use spec::units::{parse_any_seconds, parse_rate};
 
 /// A size in bytes, which needs a unit: `64K`, `64KiB`.
 pub fn parse_bytes(text: &str) -> Result<u64> {
@@ -53,7 +53,7 @@ pub fn parse_memory(text: &str) -> Result<u64> {
 
 /// How long an operation of a member may take: 10 ms, which is a test's, to a day.
 pub fn parse_member_timeout(text: &str) -> Result<Duration> {
-    let seconds = parse_seconds(text)?;
+    let seconds = parse_any_seconds(text)?;
     match (0.01..=86_400.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => Err(anyhow!("an operation may take 10ms to 86400s (a day)")),

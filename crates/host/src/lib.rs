@@ -47,7 +47,9 @@ pub use location::{Location, LocationError, MapChoice, MemberName};
 pub use lock::{LockedFile, Locks, report_waits};
 pub use mapfile::{MapBlock, MapStatus, Mapfile, MapfileError, parse_list};
 pub use memory_disk::MemoryDisk;
-pub use overlay::{OverlayDisk, OverlayError, OverlayProblem, open_overlay, overlay_id};
+pub use overlay::{
+    OverlayDisk, OverlayError, OverlayProblem, open_overlay, overlay_id, remove_unused_overlay,
+};
 pub use partitions::{Partition, PartitionTable, TableKind, partition_tables};
 pub use problem::{DeviceError, DeviceProblem};
 pub use remote::{

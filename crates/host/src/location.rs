@@ -72,7 +72,8 @@ impl Location {
     /// # Errors
     /// When a number is not a multiple of 512, does not fit, or the size is 0.
     pub fn parse(text: &OsStr) -> Result<Location, LocationError> {
-        let fail = |problem| LocationError { given: text.to_string_lossy().into_owned(), problem };
+        let given = if text.is_empty() { "''".into() } else { text.to_string_lossy() };
+        let fail = |problem| LocationError { given: given.clone().into_owned(), problem };
         let bytes = text.as_bytes();
         let window = bytes.iter().rposition(|byte| *byte == b'@').and_then(|at| {
             let (offset, size) = match std::str::from_utf8(&bytes[at + 1..]).ok()?.split_once('+') {

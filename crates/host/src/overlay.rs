@@ -105,6 +105,9 @@ pub enum OverlayProblem {
     /// Another process has it open.
     #[error("another process has it open")]
     Locked,
+    /// It is one of the members, by this name.
+    #[error("it is the member {0}")]
+    IsMember(String),
     /// It is not an overlay, or is damaged.
     #[error("{0}")]
     Format(&'static str),
@@ -195,6 +198,15 @@ pub fn open_overlay(
         member,
     };
     Ok(bases.iter().zip(numbers).map(disk).collect())
+}
+
+/// Removes an overlay file that holds nothing but its header: what it was made for did not begin.
+pub fn remove_unused_overlay(path: &Path) {
+    let is_unused = overlay_id(path).is_ok()
+        && std::fs::metadata(path).is_ok_and(|it| it.len() <= HEADER_BYTES as u64);
+    if is_unused {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// What distinguishes an overlay from every other one, wherever its file is.

@@ -15,7 +15,7 @@ use crate::sections::{self, titled};
 use crate::summary::{self, Summary};
 use crate::work_names::work_name;
 use crate::{directions, during, table};
-use spec::shown::distinct;
+use spec::shown::{counted, distinct};
 
 /// Maximum of maps: more make the page slow in browsers.
 const MAPS_MAX: usize = 40;
@@ -83,7 +83,7 @@ fn facts(record: &Record) -> Vec<Fact> {
         (true, false) => ("", "null members: not everything could be verified"),
         (false, _) => ("bad", "data differed"),
     };
-    let cells = Fact { text: format!("{} cells", record.cells.len()), class: "" };
+    let cells = Fact { text: counted(record.cells.len(), "cell"), class: "" };
     vec![cells, Fact { text: text.into(), class }]
 }
 

@@ -24,8 +24,11 @@ pub enum QuantityError {
     )]
     BitsOrBytes(String),
     /// It is no duration.
-    #[error("'{0}': a time is a number of seconds above 0, as in 0.7 or 2s or 500ms")]
+    #[error("'{0}': a time is a number of seconds above 0, as in 0.7 or 2s or 500ms or 3min")]
     Seconds(String),
+    /// It is a duration that is not above 0, or too long.
+    #[error("'{0}': a time is above 0 and below 10,000,000 seconds")]
+    SecondsRange(String),
 }
 
 /// A rate whose unit was in lower case, with its prefix and this unit.
@@ -75,6 +78,17 @@ pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
 /// # Errors
 /// A message with the syntax of durations.
 pub fn parse_seconds(text: &str) -> Result<f64, QuantityError> {
+    match parse_any_seconds(text)? {
+        seconds if seconds > 0.0 && seconds < 1e7 => Ok(seconds),
+        _ => Err(QuantityError::SecondsRange(text.into())),
+    }
+}
+
+/// As [`parse_seconds`], of any length from 0 on: for a caller that has its own range.
+///
+/// # Errors
+/// The text is no time.
+pub fn parse_any_seconds(text: &str) -> Result<f64, QuantityError> {
     let fail = || QuantityError::Seconds(text.into());
     let (number, unit) = split(text.trim());
     let factor = match unit {
@@ -82,10 +96,11 @@ pub fn parse_seconds(text: &str) -> Result<f64, QuantityError> {
         "ms" => 1e-3,
         "us" => 1e-6,
         "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return Err(fail()),
     };
-    let seconds = number.parse::<f64>().map_err(|_| fail())? * factor;
-    if seconds > 0.0 && seconds < 1e7 { Ok(seconds) } else { Err(fail()) }
+    Ok(number.parse::<f64>().map_err(|_| fail())? * factor)
 }
 
 /// `64 KiB`, `1 MiB`, `1.5 GiB`: the largest unit that shows the value in at most one decimal.

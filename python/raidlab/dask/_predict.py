@@ -53,7 +53,7 @@ def predict(
 
     :param table: anything with ``__arrow_c_stream__``, a dict of columns, or a list of dicts
     :param scheduler: address (``tcp://``, ``tls://``), a client, or None: the current client
-    :param constants: a file of ``raidlab predict --fit``, read here
+    :param constants: a file of constants, as ``make law`` writes it; it is read here
     :param others: whether columns that are not known are refused or left out
     :param block_rows: rows of a block, at most
     :param security: ``distributed.Security`` for TLS; None: Dask's own configuration

@@ -112,7 +112,7 @@ pub struct AdviseArguments {
     #[arg(long, value_name = "PERCENT", help_heading = "Assumptions", value_parser = parse_percent)]
     annual_failures: Option<f64>,
     /// Unrecoverable read errors per bit [default: the sheet's; else 1e-15, of flash 1e-16]
-    #[arg(long, value_name = "RATE", help_heading = "Assumptions", value_parser = parse_positive)]
+    #[arg(long, value_name = "RATE", help_heading = "Assumptions", value_parser = parse_chance)]
     read_errors: Option<f64>,
     /// Failures while a member is missing, of those at other times [default: 4]
     #[arg(long, value_name = "FACTOR", help_heading = "Assumptions", value_parser = parse_positive)]
@@ -141,6 +141,11 @@ fn parse_named(text: &str) -> Result<&'static NamedMix> {
     named_mix(text).ok_or_else(|| {
         anyhow!("no such workload; there are {}; --mix takes weights of others", names())
     })
+}
+
+fn parse_chance(text: &str) -> Result<f64> {
+    let chance = parse_positive(text).ok().filter(|chance| *chance < 1.0);
+    chance.ok_or_else(|| anyhow!("a chance is above 0 and below 1, as in 1e-15"))
 }
 
 fn parse_positive(text: &str) -> Result<f64> {

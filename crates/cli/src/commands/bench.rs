@@ -3,6 +3,7 @@
 //! Invariant: with `--json` stdout holds the record and nothing else; otherwise the table.
 
 mod kernels;
+mod listed;
 mod options;
 mod programs;
 mod unused_options;
@@ -22,7 +23,6 @@ use spec::case::RunConfig;
 use spec::matrix::{LeftOut, Plan};
 use spec::shown::counted;
 use spec::units::show_seconds;
-use spec::workload::DEFAULT_FOREGROUND_PERCENT;
 
 use crate::commands::results::{DbArgument, RunRecorder};
 use crate::console::{JsonOut, say};
@@ -203,31 +203,9 @@ pub fn hold_to_cores(cores: Option<u32>) -> Result<()> {
 /// `--dry-run`: prints arrays, workloads and programs.
 fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result<Ending> {
     let (mut text, mut cells) = (String::new(), Vec::new());
-    let mut add = |name: String, workloads: Vec<String>| {
+    for (name, workloads) in listed::items(work) {
         text += &format!("{name}: {}\n", workloads.join(", "));
         cells.push(json!({"name": name, "workloads": workloads}));
-    };
-    for BlockPlan { place, plan } in &work.blocks {
-        for planned in &plan.arrays {
-            let names = planned.cells.iter().map(|cell| {
-                let mut name = cell.kind.name().to_string();
-                if let Some(rate) = cell.rate {
-                    name += &format!(" at {}/s {}", rate.iops, rate.process.name());
-                }
-                if let Some(background) = cell.background {
-                    name += &format!(" during {}", background.work.name());
-                    if background.foreground_percent != DEFAULT_FOREGROUND_PERCENT {
-                        name += &format!(" ({} % for it)", background.foreground_percent);
-                    }
-                }
-                name
-            });
-            add(bench::blocks::shown(place, &planned.array), names.collect());
-        }
-    }
-    for target in &work.targets {
-        let programs = work.programs.iter().map(ToString::to_string);
-        add(target.place.shown(), programs.collect());
     }
     let estimate =
         |BlockPlan { place, plan }: &BlockPlan| bench::blocks::estimate_seconds(place, plan, run);

@@ -114,6 +114,7 @@ fn record(name: &str, db: &DbArgument) -> Result<Record> {
         (false, Ok(Which::All)) => bail!("all: two records are compared; name one run"),
         (false, Ok(which)) => which,
         (false, Err(_)) => {
+            let name = if name.is_empty() { "''" } else { name };
             bail!("{name}: no such file or run (examples: 12, last, last~1)");
         }
     };

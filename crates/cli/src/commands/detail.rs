@@ -31,14 +31,15 @@ Examples:
   raidlab detail disk*.img --json         for programs
   raidlab detail data                     the array that the server named data runs
 
-Exit status: 1 when an array is degraded, was not stopped, or cannot be started.";
+Exit status: 1 when an array is degraded, was not stopped, or cannot be started, and when a member
+has no superblock; 2 when there is no array among them.";
 
 /// Show the arrays that members form, without running them: state, members, result of a start.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DetailArguments {
-    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; or the
-    /// name of a server
+    /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of one; or a
+    /// server: its name, or the path of its control socket
     #[arg(required = true, value_name = "MEMBER|NAME")]
     members: Vec<OsString>,
     /// Select one of several arrays by its UUID or name
@@ -80,9 +81,6 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending> {
     arguments.json.put(&text, || looked.json(&arrays))?;
     if arrays.is_empty() {
         return Err(ChooseError::None.into());
-    }
-    if arguments.array.is_none() && members.has_non_members() {
-        return Ok(Ending::NotAMember);
     }
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }

@@ -30,7 +30,7 @@ use predict::diagnose::{
 use predict::fitted::Fitted;
 use predict::law::{Single, Source, Work};
 use predict::tables::file_system;
-use spec::units::{parse_seconds, show_size};
+use spec::units::{parse_any_seconds, show_size};
 
 use crate::commands::predict::read_text;
 use crate::console::{JsonOut, say};
@@ -56,7 +56,8 @@ code: 1 if a bottleneck is named or the figure is unexplained, 0 otherwise.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiagnoseArguments {
-    /// An array of md, by name or path; the name of a server; or the members of an array
+    /// An array of md, by name or path; a server, by name or control socket; or the members of an
+    /// array
     #[arg(value_name = "ARRAY|NAME|MEMBER")]
     targets: Vec<OsString>,
     /// The array as mdadm --detail, mdadm --examine or /proc/mdstat print it, in a file; - is stdin
@@ -69,7 +70,7 @@ pub struct DiagnoseArguments {
     #[arg(long, value_name = "WORKLOAD=RATE", value_parser = parse_measured)]
     measured: Option<Measured>,
     /// Size of the workload's requests
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_block)]
     block: Option<u64>,
     /// Its requests in flight
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
@@ -114,8 +115,15 @@ fn parse_measured(text: &str) -> Result<Measured> {
     Ok(Measured::of(name, usual, rate_of(rate, work)?)?)
 }
 
+fn parse_block(text: &str) -> Result<u64> {
+    match parse_bytes(text)? {
+        0 => bail!("a request has at least one byte"),
+        bytes => Ok(bytes),
+    }
+}
+
 fn parse_duration(text: &str) -> Result<Duration> {
-    let seconds = parse_seconds(text)?;
+    let seconds = parse_any_seconds(text)?;
     // CPU time is counted in hundredths of a second, a member's requests by the hundred.
     match (1.0..=3600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
@@ -199,6 +207,22 @@ fn facts(path: &std::path::Path) -> Result<Document> {
     Document::parse(&text, is_toml).with_context(|| format!("--facts {}", path.display()))
 }
 
+/// The limit of a network interface of this machine; a note where its speed is unknown.
+fn network_limit(
+    roots: &Roots,
+    interface: &str,
+    target: &mut source::Target,
+) -> Result<Option<f64>> {
+    if !roots.sys.join("class/net").join(interface).exists() {
+        bail!("--interface {interface}: this machine has no such network interface");
+    }
+    let limit = sample::network_limit(roots, interface);
+    if limit.is_none() {
+        target.notes.push(format!("{interface}: its speed is unknown"));
+    }
+    Ok(limit)
+}
+
 /// Puts together what is known. `None`: it was stopped while it sampled.
 fn case(
     arguments: &DiagnoseArguments,
@@ -279,10 +303,7 @@ fn case(
         format!("{name} encrypts (dm-crypt): requests come in smaller pieces, at the cost of CPU")
     }));
     if let Some(interface) = &arguments.interface {
-        let limit = sample::network_limit(roots, interface);
-        if limit.is_none() {
-            target.notes.push(format!("{interface}: its speed is unknown"));
-        }
+        let limit = network_limit(roots, interface, target)?;
         state.network_mb_per_s = state.network_mb_per_s.or(limit);
     }
     // A figure of one disk counts as it is where the workload's requests in flight are unknown.

@@ -11,7 +11,7 @@ use admin::reshape::{
     ReshapeError, ReshapeEvent, ReshapeOptions, ReshapeReport, ReshapeState, Where,
 };
 use anyhow::{Error, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use md::reshape::{Goal, ReshapeRefusal};
 use md::show_size;
 use serde::Serialize;
@@ -48,13 +48,14 @@ Ends with 0 when the reshape is over, with 130 when it was stopped.";
 /// Finish or revert a reshape that stopped, without the kernel.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("where_to").args(["go_on", "revert"]).required(true)))]
 pub struct ReshapeArguments {
     /// All members of the array, those that join or leave included: image files, partitions, disks;
     /// PATH@OFFSET for a part of a device
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// Continue it to its end
-    #[arg(long = "continue", conflicts_with = "revert", required_unless_present = "revert")]
+    #[arg(long = "continue")]
     go_on: bool,
     /// Go back to the geometry from before the reshape
     #[arg(long)]
@@ -102,8 +103,12 @@ pub fn run(arguments: &ReshapeArguments) -> Result<Ending> {
         ReshapeEvent::Progress { done, sectors } => stages.set("moved", done, sectors),
         ReshapeEvent::Note(note) => say(format_args!("raidlab: {note}")),
     };
+    let is_new = arguments.overlay.as_deref().filter(|path| !path.exists());
     let reshaped = admin::reshape::reshape(&arguments.members, &options, &stop, &mut observe);
     stages.finish();
+    if let (Err(_), Some(path)) = (&reshaped, is_new) {
+        host::remove_unused_overlay(path);
+    }
     let report = reshaped.map_err(|error| failed(error, arguments))?;
     let finished = report.state == ReshapeState::Finished;
     let continued_with = (!finished).then(|| continued_with(&report, arguments));

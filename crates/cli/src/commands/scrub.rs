@@ -58,7 +58,7 @@ something, when something could not be compared, and when a member fails.";
 #[command(after_help = EXAMPLES)]
 pub struct ScrubArguments {
     /// All members of the array: image files, partitions, disks; PATH@OFFSET for a part of a
-    /// device; or the name of a server
+    /// device; or a server: its name, or the path of its control socket
     #[arg(required = true, value_name = "MEMBER|NAME")]
     members: Vec<OsString>,
     /// Report mismatches, and write nothing (the default)
@@ -71,7 +71,7 @@ pub struct ScrubArguments {
     #[arg(long, value_enum, value_name = "ACTION", conflicts_with_all = ["check", "repair"])]
     running: Option<RunningAction>,
     /// What wins where the wrong block is not known, as in md's repair
-    #[arg(long, value_enum, requires = "repair")]
+    #[arg(long, value_enum, requires = "repair", conflicts_with_all = ["check", "running"])]
     policy: Option<PolicyArgument>,
     /// Begin at this position, which a scrub prints when it is stopped
     #[arg(long, value_name = "POSITION", default_value = "0", hide_default_value = true)]
@@ -81,8 +81,9 @@ pub struct ScrubArguments {
     #[arg(long, value_name = "RATE", value_parser = parse_speed_limit)]
     speed_limit_max: Option<u64>,
     /// How long an operation of a member may take, in seconds: a member that takes longer fails
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_member_timeout)]
-    member_timeout: Duration,
+    /// [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_member_timeout)]
+    member_timeout: Option<Duration>,
     /// The array, by name or UUID, if the members form several
     #[arg(long, value_name = "NAME|UUID")]
     array: Option<String>,
@@ -108,12 +109,20 @@ enum PolicyArgument {
     First,
 }
 
+/// How long an operation of a member may take where nothing is said.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Gives the order to a server.
 fn of_server(arguments: &ScrubArguments, server: &OsStr) -> Result<Ending> {
-    if arguments.policy.is_some() || arguments.from != 0 || arguments.speed_limit_max.is_some() {
-        bail!(
-            "--policy, --from, --speed-limit-max: not for an array that a server runs; see 'set'"
-        );
+    let options = [
+        ("--policy", arguments.policy.is_some()),
+        ("--from", arguments.from != 0),
+        ("--speed-limit-max", arguments.speed_limit_max.is_some()),
+        ("--member-timeout", arguments.member_timeout.is_some()),
+        ("--array", arguments.array.is_some()),
+    ];
+    if let Some((option, _)) = options.iter().find(|(_, given)| *given) {
+        bail!("{option}: not for an array that a server runs ('raidlab set' has its rates)");
     }
     let action = match (arguments.running, arguments.repair) {
         (Some(RunningAction::Pause), _) => ScrubAction::Pause,
@@ -198,7 +207,7 @@ fn options(arguments: &ScrubArguments) -> ScrubOptions {
         ..ScrubOptions::default()
     };
     options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
-    options.start.driver.member_timeout = Some(arguments.member_timeout);
+    options.start.driver.member_timeout = Some(arguments.member_timeout.unwrap_or(PATIENCE));
     options
 }
 

@@ -1,15 +1,17 @@
 //! The verbs of arrays that are served: status, fail, remove, add, replace, scrub, set, stop.
 //!
-//! Invariant: a name without a slash, of which no file exists, is that of a server; all else is a
-//! member. Every order goes to the server's control socket, which carries it out or refuses it.
+//! Invariant: a name without a slash, of which no file exists, and the path of a socket are those
+//! of a server; all else is a member. Every order goes to the server's control socket, which
+//! carries it out or refuses it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::Args;
 use export::control::api::{
     Add, Done, OfDevice, Replace, Scrub, ScrubAction, Set, Status, Stopped, Sync,
@@ -22,7 +24,7 @@ use spec::units::show_size;
 
 use crate::Ending;
 use crate::console::{JsonOut, say};
-use crate::error::Context;
+use crate::error::{Context, text_of};
 use crate::mdadm::bar;
 use crate::size_args::parse_speed_limit;
 
@@ -40,19 +42,38 @@ impl ServerArgument {
     }
 }
 
-/// The server that is named in place of members: it has no slash, no file is named so, and it has a
-/// control socket.
+/// The server that is named in place of members: by the path of its control socket; or by its name,
+/// which has no slash, of which no file exists, and which has a control socket.
 pub fn server_of(words: &[OsString]) -> Option<&OsStr> {
     let [only] = words else { return None };
-    let socket = control_path(only.to_str()?).ok()?;
-    (!Path::new(only).exists() && socket.exists()).then_some(only)
+    let has_name = || {
+        let socket = control_path(only.to_str()?).ok()?;
+        Some(!Path::new(only).exists() && socket.exists())
+    };
+    (is_socket(only) || has_name() == Some(true)).then_some(only)
+}
+
+/// No member is a socket.
+fn is_socket(word: &OsStr) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(word).is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
+/// Of a verb that failed: what it says where a member was named that does not exist, and a server
+/// that runs has that name.
+pub fn named_as_member(error: &Error) -> Option<String> {
+    // An error that passes for its cause is not in the chain; the system's own is.
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let is_missing = causes.any(|cause| cause.kind() == io::ErrorKind::NotFound);
+    let text = text_of(error);
+    let (name, _) = text.split_once(": cannot stat it: ").filter(|_| is_missing)?;
+    let runs = control_path(name).is_ok_and(|path| UnixStream::connect(path).is_ok());
+    runs.then(|| format!("{name}: no such file; it is the name of a server: name its members"))
 }
 
 /// The control socket of a server.
 fn socket_of(word: &OsStr) -> Result<PathBuf> {
-    use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::metadata(word).is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket || word.to_string_lossy().contains('/') {
+    if is_socket(word) || word.to_string_lossy().contains('/') {
         return Ok(PathBuf::from(word));
     }
     let Some(name) = word.to_str() else {

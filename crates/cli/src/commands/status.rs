@@ -30,15 +30,16 @@ Examples:
   raidlab status data           the array that the server named data runs; --watch keeps it live
   raidlab status data --events  what happens to it, as 'mdadm --monitor' reports it
 
-Exit status: 1 when one of them is degraded, was not stopped, or cannot be started, and when a file
-of the directory cannot be looked at.";
+Exit status: 1 when one of them is degraded, was not stopped, or cannot be started, when a member
+that is named has no superblock, and when a file of the directory cannot be looked at. Files of a
+directory that are no members are fine.";
 
 /// Show all arrays among members, one paragraph each, in the style of /proc/mdstat.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArguments {
-    /// Image files, partitions or disks; or a directory, whose files are examined; or the name of a
-    /// server [default: all servers of this user]
+    /// Image files, partitions or disks; or a directory, whose files are examined; or a server: its
+    /// name, or the path of its control socket [default: all servers of this user that have a name]
     #[arg(value_name = "MEMBER|DIR|NAME", required = !cfg!(feature = "served"))]
     members: Vec<OsString>,
     /// Of a server: show the state again, at this interval
@@ -54,7 +55,7 @@ pub struct StatusArguments {
 }
 
 fn parse_interval(text: &str) -> Result<Duration> {
-    let seconds = spec::units::parse_seconds(text)?;
+    let seconds = spec::units::parse_any_seconds(text)?;
     match (0.05..=3600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => bail!("an interval is from 50ms to 3600s"),
@@ -109,12 +110,9 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
         let unseen: Vec<String> = members.unseen.iter().cloned().chain(members.unread()).collect();
         json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": unseen})
     })?;
-    if members.has_non_members() {
-        return Ok(Ending::NotAMember);
-    }
     let is_odd = |array: &Array| describe(array, &members).needs_attention(array);
     let unseen = !members.unseen.is_empty() || !members.unread().is_empty();
-    let finding = unseen || found.arrays.iter().any(is_odd);
+    let finding = unseen || members.has_non_members() || found.arrays.iter().any(is_odd);
     Ok(if finding { Ending::Finding } else { Ending::Fine })
 }
 

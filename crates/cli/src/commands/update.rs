@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use admin::{BadBlockLogs, LogError, RemovedLog};
 use anyhow::{Error, Result};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use host::Access;
 use serde::Serialize;
 use spec::shown::{Shown, counted};
@@ -33,12 +33,13 @@ Exit status: 0; 2 if a log lists blocks (--no-bbl), or a member cannot be opened
 /// Change superblocks of members of an array that does not run, as mdadm --update does.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("what").args(["no_bbl", "force_no_bbl"]).required(true)))]
 pub struct UpdateArguments {
     /// Image files, partitions, disks; PATH@OFFSET or PATH@OFFSET+SIZE for a part of a device
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<OsString>,
     /// Remove the bad-block logs, which must be empty
-    #[arg(long, required_unless_present = "force_no_bbl", conflicts_with = "force_no_bbl")]
+    #[arg(long)]
     no_bbl: bool,
     /// Remove the bad-block logs, also those that list blocks: these are read again
     #[arg(long)]

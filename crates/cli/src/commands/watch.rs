@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use bench::metrics::{Frame, Roots, Selection, Snapshot, render};
 use clap::Args;
-use spec::units::parse_seconds;
+use spec::units::parse_any_seconds;
 
 use crate::commands::web::{WatchedFeed, WebOptions};
 use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
@@ -55,7 +55,7 @@ pub struct WatchArguments {
 }
 
 fn parse_interval(text: &str) -> Result<f64> {
-    let seconds = parse_seconds(text)?;
+    let seconds = parse_any_seconds(text)?;
     if (0.01..=86_400.0).contains(&seconds) {
         return Ok(seconds);
     }

@@ -215,6 +215,10 @@ fn what_p_and_q_or_most_copies_prove_wrong_is_named_and_corrected() {
         let zeroes = ranges(&json["looks_unread"]);
         assert_eq!(zeroes, [(DATA / 512 + 2048, 128)], "{options}");
         assert!(found.stderr.contains("--correct dumps what is right"), "{}", found.stderr);
+        // Nothing is dumped.
+        let found = dump(&format!("--check {all}")).code(1);
+        assert!(!found.stderr.contains("were dumped"), "{}", found.stderr);
+        assert!(found.stderr.contains("with --correct it has what is"), "{}", found.stderr);
         let out = disks.dir.file("out");
         let ran = dump(&format!("--correct --sha256 -o {out} {all}")).code(1);
         assert_eq!(hash(&ran), disks.sha256, "{options}: {}", ran.stderr);

@@ -1,6 +1,6 @@
 //! Wrong use: one clear line, exit code 2, nothing left behind.
 
-use crate::support::{Dir, Ran, raidlab};
+use crate::support::{Dir, Ran, raidlab, raidlab_words};
 
 /// One line on stderr that names what is wrong.
 fn refused(ran: Ran, named: &[&str]) {
@@ -48,7 +48,7 @@ fn the_line_names_what_is_wrong() {
         ("--block 17M", &["--block", "at most 16M"]),
         ("--depth 0", &["--depth", "1..=1024"]),
         ("--jobs 257", &["--jobs", "1..=256"]),
-        ("--seconds 0", &["--seconds", "above 0"]),
+        ("--seconds 0", &["--seconds", "1ms to 86400s"]),
         ("--seconds 0.0001", &["--seconds", "1ms"]),
         ("--bus 10furlongs", &["--bus", "133MB/s"]),
         ("--queue-depth 0", &["--queue-depth"]),
@@ -95,8 +95,8 @@ fn a_part_in_a_wrong_unit_is_explained() {
     raidlab(&format!("{create} {image}@2048s+16M")).code(0);
     for (offset, right) in [("2048", "2048s"), ("1024", "1024K")] {
         let says = format!("{offset} are bytes; {image}@{right} has one");
-        for verb in ["examine", "detail"] {
-            let ran = raidlab(&format!("{verb} {image}@{offset}")).code(2);
+        for (verb, code) in [("examine", 1), ("detail", 2)] {
+            let ran = raidlab(&format!("{verb} {image}@{offset}")).code(code);
             assert!(ran.stdout.contains(&says), "{verb}: {}", ran.stdout);
         }
     }
@@ -286,4 +286,64 @@ fn a_dry_run_looks_at_the_devices() {
     let named = "seq-read";
     let ran = raidlab("bench --members hdd-2016 --workload seq-read,random-read --dry-run").code(0);
     assert!(ran.stdout.contains(named) && ran.stdout.contains("rand-read"), "{}", ran.stdout);
+}
+
+/// The option's own parser refuses them, and names the option and the value.
+#[test]
+fn negative_values_are_those_of_their_option() {
+    for (words, named) in [
+        ("create --file-size -5M -l 1 -n 2 a b", &["'-5M'", "--file-size"][..]),
+        ("create --raid-devices -3 -l 1 a b", &["'-3'", "--raid-devices"]),
+        ("create -l 1 -n 2 -x -1 a b", &["'-1'", "--spare-devices"]),
+        ("scrub --speed-limit-max -3MB/s a", &["'-3MB/s'", "--speed-limit-max"]),
+        ("diagnose --depth -1", &["'-1'", "--depth"]),
+        ("watch --interval -1", &["'-1'", "--interval"]),
+        ("compare --max-slowdown -5% a b", &["'-5%'", "--max-slowdown"]),
+        ("bench --disks -1", &["'-1'", "--disks"]),
+        ("bench kernels --cores -1", &["'-1'", "--cores"]),
+        ("examine -1", &["'-1'"]),
+    ] {
+        refused(raidlab(words), named);
+    }
+}
+
+#[test]
+fn options_without_an_effect_are_refused() {
+    for (words, named) in [
+        ("scrub --check --policy parity a", &["--policy", "--check"][..]),
+        ("advise --members hdd-2016 --read-errors 2", &["--read-errors", "below 1"]),
+        ("diagnose --block 0 a", &["--block", "at least one byte"]),
+        ("update a", &["--no-bbl", "--force-no-bbl"]),
+        ("reshape --in-place a", &["--continue", "--revert"]),
+        ("bench --seconds 2d", &["--seconds", "1ms to 86400s"]),
+        ("scrub --member-timeout 99999999999 a", &["--member-timeout", "10ms to 86400s"]),
+        ("create /dev/md0 -l 1 -n 2 a b", &["/dev/md0", "no device node", "-N NAME"]),
+    ] {
+        refused(raidlab(words), named);
+    }
+    refused(raidlab_words(&["examine", ""]), &["'': a member has a path"]);
+    refused(raidlab_words(&["compare", "", ""]), &["'': no such file or run"]);
+    let dir = Dir::new();
+    let (a, b) = (dir.file("a"), dir.file("b"));
+    raidlab(&format!("create -l 1 -n 2 --file-size 8M {a} {b}")).code(0);
+    let words = "diagnose --measured seq-read=90MB/s --interface nosuch";
+    refused(raidlab(&format!("{words} {a} {b}")), &["--interface nosuch", "no such network"]);
+}
+
+/// What only options tell apart is named by them.
+#[test]
+fn a_dry_run_tells_cells_apart() {
+    for (words, lines) in [
+        (
+            "--workload seq-read --chunk 64K,1M",
+            "raid5(4) (chunk 64K): seq-read\nraid5(4) (chunk 1M): seq-read\n",
+        ),
+        ("--workload rand-mixed --read-percent 10,50", "(10 % reads), rand-mixed (50 % reads)\n"),
+        ("--workload seq-read --channel 1,2", "(2 on a channel): seq-read\n"),
+        ("--workload rand-read --block 4K,64K", "rand-read (4K), rand-read (64K)\n"),
+        ("--workload seq-read,seq-write", "raid5(4): seq-read, seq-write\n"),
+    ] {
+        let ran = raidlab(&format!("bench --level raid5 --dry-run {words}")).code(0);
+        assert!(ran.stdout.contains(lines), "{words}: {}", ran.stdout);
+    }
 }

@@ -513,3 +513,62 @@ fn status_without_a_name_is_that_of_all_servers() {
     assert_eq!(rest["servers"][0]["name"], "memory");
     assert_eq!(rest["unreachable"][0]["name"], "whole");
 }
+
+#[test]
+fn a_server_is_named_by_the_path_of_its_socket_too() {
+    let dir = Dir::new();
+    let disks = make(&dir, "5", 3, "--assume-clean").join(" ");
+    let (socket, nbd) = (dir.file("own.sock"), dir.file("nbd"));
+    let _server = Server::start(&dir, &format!("{disks} --control {socket} --nbd unix:{nbd}"));
+    for verb in ["status", "detail", "scrub --check", "set --foreground-share 50"] {
+        order(&dir, &format!("{verb} {socket}")).code(0);
+    }
+    let found = order(&dir, &format!("diagnose --measured seq-read=90MB/s {socket}"));
+    assert!(found.stdout.contains("3 members"), "{found:?}");
+    for option in ["--array data", "--member-timeout 9", "--from 8", "--speed-limit-max 9MB/s"] {
+        let refused = order(&dir, &format!("scrub --check {option} {socket}")).code(2);
+        assert!(refused.stderr.contains("not for an array that a server runs"), "{option}");
+    }
+    let refused = order(&dir, &format!("status {nbd}")).code(2);
+    assert!(refused.stderr.contains("no control socket of a server"), "{}", refused.stderr);
+}
+
+#[test]
+fn the_name_of_a_server_is_refused_where_members_are_needed() {
+    let dir = Dir::new();
+    let disks = make(&dir, "5", 3, "--assume-clean").join(" ");
+    let socket = dir.file("nbd");
+    let _server = Server::start(&dir, &format!("{disks} --name runs-here --nbd unix:{socket}"));
+    for verb in ["examine", "volumes", "dump --sha256", "rebuild", "zero-superblock", "guess"] {
+        let refused = order(&dir, &format!("{verb} runs-here")).code(2);
+        let says = "runs-here: no such file; it is the name of a server: name its members";
+        assert!(refused.stderr.contains(says), "{verb}: {}", refused.stderr);
+        let refused = order(&dir, &format!("{verb} runs-nowhere")).code(2);
+        assert!(!refused.stderr.contains("server"), "{verb}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn members_in_memory_must_fit_into_it() {
+    let dir = Dir::new();
+    let words = format!("serve --members mem*4 --level 5 --size 10T --nbd unix:{}", dir.file("n"));
+    let refused = order(&dir, &words).code(2);
+    assert!(refused.stderr.contains("40 TiB of memory are needed"), "{}", refused.stderr);
+}
+
+#[test]
+fn an_overlay_that_is_a_member_or_for_nothing_is_refused_and_not_left() {
+    let dir = Dir::new();
+    let disks = make(&dir, "5", 3, "--assume-clean");
+    let (all, nbd, new) = (disks.join(" "), dir.file("nbd"), dir.file("new.ovl"));
+    let words = format!("serve {all} --overlay {} --nbd unix:{nbd}", disks[0]);
+    let refused = order(&dir, &words).code(2);
+    assert!(refused.stderr.contains(&format!("it is the member {}", disks[0])), "{refused:?}");
+    for verb in [
+        format!("reshape --continue --overlay {new} {all}"),
+        format!("serve --overlay {new} --nbd unix:{nbd} {}", disks[0]),
+    ] {
+        order(&dir, &verb).code(2);
+        assert!(!std::path::Path::new(&new).exists(), "{verb}");
+    }
+}

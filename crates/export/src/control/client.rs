@@ -36,7 +36,8 @@ pub enum ClientError {
     #[error("{0}")]
     Refused(String),
     /// The answer cannot be understood.
-    #[error("{}: the server's answer cannot be understood: {why}", path.display())]
+    #[error("{}: no control socket of a server, or its answer cannot be understood: {why}",
+        path.display())]
     Answer {
         /// The socket.
         path: PathBuf,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a ratio is shown with its interval.
 
+use spec::shown::counted;
 use spec::units::digits;
 
 use super::{Comparison, Pair, Verdict};
@@ -76,10 +77,10 @@ fn closing(comparison: &Comparison) -> Vec<String> {
         );
     }
     lines.push(format!(
-        "The exit code is corrected for the number of cells (Holm; {:.0} % over all): for {} cells \
+        "The exit code is corrected for the number of cells (Holm; {:.0} % over all): for {} \
          that takes {} runs a side: --repeat {}.",
         comparison.family_alpha * 100.0,
-        comparison.pairs.len(),
+        counted(comparison.pairs.len(), "cell"),
         comparison.runs_needed,
         comparison.runs_needed
     ));

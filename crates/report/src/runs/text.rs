@@ -14,7 +14,7 @@ pub fn text(report: &Report, colour: bool) -> String {
     let mut sections = vec![Section::new("", sources(report)), table::section(&report.record)];
     sections.extend(sections::along(report));
     sections.extend(sections::published(report));
-    sections.extend(summary::short_sections(&report.summary()));
+    sections.extend(summary::short_sections(&report.summary(), "--markdown -"));
     sections.extend(titled("", sections::not_run(report)));
     doc::terminal(&Doc { title: report.title.clone(), ..Doc::of(sections) }, colour)
 }

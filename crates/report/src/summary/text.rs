@@ -17,24 +17,24 @@ pub fn sections(summary: &Summary) -> Vec<Section> {
     summary.groups.iter().map(|group| section(group, usize::MAX)).collect()
 }
 
-/// As [`sections`], as short as a terminal takes it.
-pub fn short_sections(summary: &Summary) -> Vec<Section> {
+/// As [`sections`], as short as a terminal takes it; `whole`: the option that shows all of them.
+pub fn short_sections(summary: &Summary, whole: &str) -> Vec<Section> {
     let groups = summary.groups.iter().take(GROUPS_MAX);
     let mut sections: Vec<Section> = groups.map(|group| section(group, WORKS_MAX)).collect();
     let more = summary.groups.len().saturating_sub(GROUPS_MAX);
     if let Some(last) = sections.last_mut().filter(|_| more > 0) {
-        last.blocks.push(Block::Paragraph(format!(
-            "{more} more under other conditions: raidlab report --markdown - has all"
-        )));
+        last.blocks
+            .push(Block::Paragraph(format!("{more} more under other conditions: {whole} has all")));
     }
     sections
 }
 
-/// All for the terminal, after an empty line; empty where there is nothing to say.
-pub fn terminal(summary: &Summary, colour: bool) -> String {
+/// All for the terminal, after an empty line; empty where there is nothing to say. `whole` as in
+/// [`short_sections`].
+pub fn terminal(summary: &Summary, whole: &str, colour: bool) -> String {
     match summary.is_empty() {
         true => String::new(),
-        false => format!("\n{}", doc::terminal(&Doc::of(short_sections(summary)), colour)),
+        false => format!("\n{}", doc::terminal(&Doc::of(short_sections(summary, whole)), colour)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::error::Error;
 
 use md::BareNumber;
 
-use crate::units::{QuantityError, parse_seconds};
+use crate::units::{QuantityError, parse_any_seconds, parse_seconds};
 use crate::workload::Rate;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -36,7 +36,7 @@ pub(super) fn parse_rate_iops(text: &str) -> Result<u32> {
 /// # Errors
 /// The text is no time, or the sample would be too short or too long.
 pub fn parse_sample(text: &str) -> Result<f64> {
-    let seconds = parse_seconds(text)?;
+    let seconds = parse_any_seconds(text)?;
     if (1e-3..=86_400.0).contains(&seconds) {
         return Ok(seconds);
     }

@@ -21,7 +21,7 @@ use md::create::{BitmapOption, Plan, Request};
 use md::ondisk::superblock::Policy;
 use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES, show_size};
-use spec::shown::Shown;
+use spec::shown::{Shown, counted};
 
 use crate::console::{JsonOut, say, say_lines};
 use crate::error::{Context, reworded};
@@ -325,6 +325,13 @@ fn check_counts(arguments: &CreateArguments) -> Result<()> {
     }
     let wanted = usize::from(slots) + usize::from(spares);
     let given = arguments.members.len();
+    let first = arguments.members.first().and_then(|first| first.to_str());
+    if let Some(node) = first.filter(|it| it.starts_with("/dev/md") && given == wanted + 1) {
+        bail!(
+            "{node}: no device node is created, and none is named: the arguments are the members; \
+             -N NAME names the array"
+        );
+    }
     if given != wanted {
         bail!(
             "--raid-devices {slots} and --spare-devices {spares} need {wanted} members, {given} \
@@ -409,5 +416,6 @@ fn done_text(request: &Request, plan: &Plan, left: bool) -> String {
         false => request.name.clone(),
     };
     let resync = if left { "; resync pending, it resumes when the array is started" } else { "" };
-    format!("{}: {} with {members} devices created{resync}\n", Shown(name), request.level)
+    let members = counted(members, "device");
+    format!("{}: {} with {members} created{resync}\n", Shown(name), request.level)
 }

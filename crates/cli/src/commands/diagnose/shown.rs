@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use predict::diagnose::{Case, Cause, Diagnosis, Verdict};
 use serde_json::{Value, json};
-use spec::shown::Shown as Escaped;
+use spec::shown::{Shown as Escaped, counted};
 use spec::units::digits;
 
 use super::source::Target;
@@ -37,9 +37,9 @@ impl Shown<'_> {
             count => format!(", {count} missing"),
         };
         format!(
-            "{name}: {}, {} members{missing}{chunk}; {} {}",
+            "{name}: {}, {}{missing}{chunk}; {} {}",
             level_name(array),
-            array.members,
+            counted(array.members as usize, "member"),
             self.case.access.work.name(),
             self.rate(self.case.measured)
         )

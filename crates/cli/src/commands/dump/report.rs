@@ -25,7 +25,7 @@ use crate::error::{Context, of_option, reworded};
 pub fn report(arguments: &DumpArguments, mut outcome: Outcome, to_stdout: bool) -> Result<Ending> {
     say_failures(&outcome);
     say_skipped(&outcome);
-    say_differing(&outcome);
+    say_differing(&outcome, arguments.output.is_some() || arguments.sha256);
     say_stale(&outcome);
     let of = outcome.unit();
     let done = show_size(outcome.done_sectors);
@@ -153,7 +153,8 @@ fn say_stale(outcome: &Outcome) {
 }
 
 /// Prints the ranges in which the redundancy does not match the data.
-fn say_differing(outcome: &Outcome) {
+/// `is_written`: to an output, or to a checksum.
+fn say_differing(outcome: &Outcome, is_written: bool) {
     let Compared { sectors, differing, more, .. } = &outcome.compared;
     for range in differing.iter().take(20) {
         say(format_args!(
@@ -168,7 +169,7 @@ fn say_differing(outcome: &Outcome) {
         say(format_args!("raidlab: {rest} more ranges do not agree (the first 1000 with --json)"));
     }
     let compared = show_size(*sectors);
-    say_blamed(outcome);
+    say_blamed(outcome, is_written);
     if !differing.is_empty() {
         let how = match outcome.compared.wrong.is_empty() {
             true => "; to find the wrong member, repeat the dump without one member at a time",
@@ -194,7 +195,7 @@ fn say_differing(outcome: &Outcome) {
 }
 
 /// Prints the members that are proven wrong, and those whose zeroes are contradicted.
-fn say_blamed(outcome: &Outcome) {
+fn say_blamed(outcome: &Outcome, is_written: bool) {
     let Compared { wrong, wrong_more, zeroes, corrected_sectors, .. } = &outcome.compared;
     for Blamed { member, kind, sectors } in wrong.iter().take(20) {
         let (what, by) = match kind {
@@ -223,10 +224,11 @@ fn say_blamed(outcome: &Outcome) {
     }
     let data = |it: &Blamed| matches!(it.kind, BlockKind::Data | BlockKind::Copy);
     if *corrected_sectors == 0 && wrong.iter().any(data) {
-        say(format_args!(
-            "raidlab: {}: wrong blocks were dumped as they are; --correct dumps what is right",
-            outcome.name
-        ));
+        let what = match is_written {
+            true => "wrong blocks were dumped as they are; --correct dumps what is right",
+            false => "a dump has wrong blocks as they are; with --correct it has what is right",
+        };
+        say(format_args!("raidlab: {}: {what}", outcome.name));
     }
 }
 

@@ -41,7 +41,7 @@ Examples:
   raidlab examine --json disk0.img        every field, for programs
 
 Exit status: 1 when something is wrong with a member: no superblock, a wrong checksum, or anything
-else for which the kernel would refuse it.";
+else for which the kernel would refuse it; 2 when one cannot be looked at.";
 
 /// Show the superblocks of members, as `mdadm --examine` does. Nothing is written.
 #[derive(Args)]
@@ -67,12 +67,11 @@ pub struct ExamineArguments {
 /// Runs the command.
 pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
     arguments.json.refuse_overlap(&Used::members(&arguments.members))?;
-    let (mut texts, mut findings, mut non_members) = (String::new(), false, false);
+    let (mut texts, mut findings) = (String::new(), false);
     let host = arguments.homehost.clone().unwrap_or_else(mdadm::host_name);
     let all = all(&arguments.members);
     for found in all.iter().filter_map(|(_, found)| found.as_ref().ok()) {
-        findings |= has_findings(found);
-        non_members |= found.is_no_member();
+        findings |= has_findings(found) || found.is_no_member();
         texts.push_str(&match (arguments.bitmap, arguments.bad_blocks) {
             (true, _) | (_, true) if found.has_members() => String::new(),
             (true, _) => areas::bitmap(found),
@@ -87,7 +86,6 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
             errors.iter().for_each(|error| say(format_args!("raidlab: {}", text_of(error))));
             Err(last)
         }
-        None if non_members => Ok(Ending::NotAMember),
         None if findings => Ok(Ending::Finding),
         None => Ok(Ending::Fine),
     }

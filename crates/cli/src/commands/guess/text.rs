@@ -5,7 +5,7 @@ use std::fmt::Write;
 use admin::GuessReport;
 use guess::{Claim, Guessed, Judgement, MemberRole};
 use md::{Layout, Level, SECTOR_BYTES, show_size};
-use spec::shown::Shown;
+use spec::shown::{Shown, counted};
 
 use super::Searched;
 
@@ -65,7 +65,7 @@ fn heading(it: &Guessed) -> String {
     if let Some(chunk) = it.chunk {
         text += &format!(", chunk {}", size(chunk));
     }
-    text += &format!(", {} members", it.raid_devices);
+    text += &format!(", {}", counted(it.raid_devices, "member"));
     let read = |slot: &usize| it.order[*slot].is_some_and(|member| !it.exclude.contains(&member));
     match (0..it.raid_devices).filter(|slot| !read(slot)).count() {
         0 => {}

@@ -17,6 +17,7 @@ use results::stats::median;
 use serde_json::{Value, json};
 use spec::case::RunConfig;
 use spec::matrix::{self, Options, Plan};
+use spec::shown::counted;
 use spec::units::{digits, kib};
 use spec::workload::Kind;
 
@@ -228,8 +229,8 @@ fn text(rows: &[Row<'_>], seed: u64, seconds: f64) -> String {
         );
     }
     out += &format!(
-        "\nThe engine on modelled drives, in model time: {} cells in {seconds:.1} s.\n",
-        rows.len()
+        "\nThe engine on modelled drives, in model time: {} in {seconds:.1} s.\n",
+        counted(rows.len(), "cell")
     );
     out
 }
@@ -266,8 +267,8 @@ impl Summary {
     fn text(&self) -> String {
         let kind = if self.random { "random" } else { "sequential" };
         format!(
-            "\n{kind}: {} cells, off by {:.1} % (median), {:.1} % (most); {} by more than {:.0} %",
-            self.cells,
+            "\n{kind}: {}, off by {:.1} % (median), {:.1} % (most); {} by more than {:.0} %",
+            counted(self.cells, "cell"),
             self.median * 100.0,
             self.max * 100.0,
             self.outside,

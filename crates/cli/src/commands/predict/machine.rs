@@ -70,8 +70,8 @@ pub struct MachineArguments {
     /// md's stripe_cache_size, pages per member [default: 256; grows by itself since 4.1]
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(17..=32768))]
     pub stripe_cache: Option<u32>,
-    /// The array's bitmap: none, or internal, which mdadm makes above 100 GB [default: internal;
-    /// none before Linux 3.12]
+    /// The array's bitmap: none, or internal, which mdadm makes above 100 GiB a member [default:
+    /// internal; none before Linux 3.12]
     #[arg(long, value_name = "KIND", value_parser = parse_bitmap)]
     pub bitmap: Option<bool>,
     /// Part of the array that random writes reach, which counts where it has a bitmap [default: a
@@ -157,7 +157,7 @@ pub struct Described {
 /// What is assumed of disks of which only figures are known.
 const PLATTERS: &str = "members are disks of 7200 rpm";
 /// What is assumed where no bitmap is stated.
-const BITMAP: &str = "an internal bitmap, which mdadm makes above 100 GB (--bitmap)";
+const BITMAP: &str = "an internal bitmap, which mdadm makes above 100 GiB a member (--bitmap)";
 /// How it begins what is assumed of the area of random writes.
 const AREA: &str = "random writes reach";
 /// Bytes of an array from which on mdadm makes one.

@@ -8,6 +8,7 @@ use predict::law::{Array, Copies, WhyNot, Work};
 use predict::question::Answer;
 use predict::tables::{LevelWord, level_and_copies};
 use serde_json::{Value, json};
+use spec::shown::counted;
 use spec::units::{digits, kib};
 
 use super::machine::{Described, MachineArguments, parse_work};
@@ -172,9 +173,9 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
         .kernel
         .map_or(String::new(), |kernel| format!(", Linux {kernel}"));
     let mut out = format!(
-        "{}, {} members ({}){chunk}, {}{kernel}\n\n",
+        "{}, {} ({}){chunk}, {}{kernel}\n\n",
         level_name(array),
-        array.members,
+        counted(array.members as usize, "member"),
         described.disks,
         described.fs,
     );

@@ -237,7 +237,10 @@ pub fn run(arguments: &ServeArguments) -> Result<Ending> {
     // Before any other thread is started: they inherit it.
     let mut missing = Vec::new();
     let protection = Protection::of_process(arguments.memory.unwrap_or(0), &mut missing);
-    missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
+    // Nothing is written back to what is only read.
+    if !arguments.read_only {
+        missing.iter().for_each(|what| say(format_args!("raidlab: warning: {what}")));
+    }
     // First: an array that is opened may be written to.
     let nbd = NbdFront::prepare(arguments, passed)?;
     check_places(arguments)?;

@@ -21,6 +21,7 @@ use md::Layout;
 use md::assemble::{MemberState, Options};
 use parity::Kernels;
 use spec::members::{MemberExpr, MemberSet};
+use spec::units::show_size;
 
 use super::memory::{self, DataMemory};
 use super::{NbdAddress, ServeArguments};
@@ -171,7 +172,11 @@ fn running(arguments: &ServeArguments) -> Result<Opened> {
         overwrite: arguments.overwrite,
         start: start_options(arguments),
     };
+    let is_new = source.overlay.as_deref().filter(|path| !path.exists());
     let serving = Serving::start(arguments.names(), &options);
+    if let (Err(_), Some(path)) = (&serving, is_new) {
+        host::remove_unused_overlay(path);
+    }
     let serving = serving.map_err(|error| failed(error, arguments))?;
     of_serving(arguments, serving)
 }
@@ -212,6 +217,22 @@ fn of_serving(arguments: &ServeArguments, serving: Serving) -> Result<Opened> {
 }
 
 /// An array in memory, without metadata.
+/// Members in memory must fit, as those of `bench`.
+fn check_memory(set: &MemberSet, count: usize, sectors: u64) -> Result<()> {
+    let needed = u128::from(sectors) * 512 * count as u128;
+    match host::sys::available_memory_bytes() {
+        Some(available) if needed > u128::from(available) => {
+            let needed = show_size(u64::try_from(needed).unwrap_or(u64::MAX));
+            let available = show_size(available);
+            bail!(
+                "--members {set}: {needed} of memory are needed, {available} are available; \
+                 reduce --size"
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
 fn in_memory(arguments: &ServeArguments, set: &MemberSet) -> Result<Opened> {
     let source = &arguments.source;
     let (level, sectors) =
@@ -223,6 +244,7 @@ fn in_memory(arguments: &ServeArguments, set: &MemberSet) -> Result<Opened> {
     if members.iter().any(|member| !matches!(member, MemberExpr::Mem)) {
         bail!("--members {set}: only members in memory are served so: mem*N");
     }
+    check_memory(set, count, sectors)?;
     let layout = source.layout.as_deref().map(|text| parse_layout(level, text)).transpose()?;
     let default_chunk = if level.has_chunks() { 1024 } else { 0 };
     let member = |_: &MemberExpr| -> Result<MemberSpec> {
