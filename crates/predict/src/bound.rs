@@ -21,7 +21,7 @@
 mod closed_loop;
 mod demand;
 
-use closed_loop::{Outcome, Pace};
+use closed_loop::{Drives, Outcome, Pace};
 use demand::Policy;
 use drive::{Placement, Profile};
 use spec::topology::StorageTopology;
@@ -119,11 +119,11 @@ pub fn bound(cell: &CellShape<'_>) -> Option<Bound> {
         return None;
     }
     let pace = Pace::of(cell)?;
-    let run = |policy: Policy, piece: u64| {
-        closed_loop::run(cell, &drives, &present, &pace, policy, piece)
-    };
+    let ranks = ranks(cell, &drives);
+    let rig = Drives { all: &drives, present: &present, ranks: &ranks };
+    let run = |policy: Policy, piece: u64| closed_loop::run(cell, &rig, &pace, policy, piece);
     let pieces = pieces(cell);
-    let outcomes = policies(cell)
+    let outcomes = policies(cell, &ranks)
         .into_iter()
         .flat_map(|policy| pieces.iter().map(move |piece| run(policy, *piece)));
     let best = outcomes.max_by(|one, two| one.mb_per_s().total_cmp(&two.mb_per_s()))?;
@@ -132,10 +132,38 @@ pub fn bound(cell: &CellShape<'_>) -> Option<Bound> {
     Some(Bound { mb_per_s, iops, note: note(cell, &best) })
 }
 
+/// The place of each member among the others by what it reads in order alone, the fastest first;
+/// equal ones share a place, and all do where there are no copies to choose from.
+fn ranks(cell: &CellShape<'_>, drives: &[MemberDrive<'_>]) -> Vec<usize> {
+    let is_alike = drives.windows(2).all(|pair| {
+        let [one, next] = [pair[0], pair[1]];
+        std::ptr::eq(one.profile, next.profile)
+            && (one.placement, one.member_bytes) == (next.placement, next.member_bytes)
+    });
+    if is_alike || cell.pattern != Pattern::SequentialRead || !cell.shape.has_copies() {
+        return vec![0; drives.len()];
+    }
+    let alone = |drive: &MemberDrive<'_>| {
+        let shape = Shape::single(drive.member_bytes);
+        let members = [Some(*drive)];
+        let topology = StorageTopology::default();
+        let one = CellShape { shape: &shape, members: &members, topology, missing: &[], ..*cell };
+        let one = CellShape { span_bytes: None, jobs: 1, ..one };
+        bound(&one).map_or(0.0, |bound| bound.mb_per_s)
+    };
+    let rates: Vec<f64> = drives.iter().map(alone).collect();
+    rates.iter().map(|own| rates.iter().filter(|other| *other > own).count()).collect()
+}
+
 /// The policies that may differ for this cell.
-fn policies(cell: &CellShape<'_>) -> Vec<Policy> {
-    let usual = Policy { first_copy: cell.pattern.sequential(), read_modify_write: true };
+fn policies(cell: &CellShape<'_>, ranks: &[usize]) -> Vec<Policy> {
+    let first_copy = cell.pattern.sequential();
+    let usual = Policy { first_copy, fastest_first: false, read_modify_write: true };
     let other = match cell.pattern {
+        // One stream may be read from any copy.
+        Pattern::SequentialRead if ranks.iter().any(|rank| *rank > 0) => {
+            Policy { fastest_first: true, ..usual }
+        }
         Pattern::RandomRead if cell.shape.has_copies() => Policy { first_copy: true, ..usual },
         Pattern::RandomWrite if cell.shape.has_parity() => {
             Policy { read_modify_write: false, ..usual }

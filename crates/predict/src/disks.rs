@@ -120,11 +120,17 @@ pub struct Disk {
     pub endurance_dwpd: Option<f64>,
     /// The year in which it was new.
     pub year: Option<u32>,
+    /// What its link carries now, MB/s, as smartctl says; not of the catalogue.
+    #[serde(skip)]
+    pub link_mb_per_s: Option<f64>,
     /// Where the figures are from.
     pub source: String,
     /// How sure they are: as of drive profiles.
     pub confidence: String,
 }
+
+/// The confidence of a disk that the catalogue does not have: its figures are of its class.
+pub const ASSUMED: &str = "assumed";
 
 fn listed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let text = String::deserialize(deserializer)?;

@@ -4,7 +4,7 @@
 //! of the array. Invariant: any text ends in an array or in the reason why it is none.
 
 use crate::diagnose::Sync;
-use crate::law::{Array, Media};
+use crate::law::{Array, Media, WhyNot};
 use crate::tables::{LevelWord, level_and_copies};
 
 /// An array, as it was printed.
@@ -31,9 +31,18 @@ pub enum PastedError {
     /// md has it, and does not run it.
     #[error("{0} is inactive")]
     Inactive(String),
+    /// A line of `mdadm --detail --scan` or mdadm.conf.
+    #[error(
+        "a line 'ARRAY' names neither chunk, nor layout, nor members that are missing: paste \
+         mdadm --detail, or /proc/mdstat"
+    )]
+    Scan,
     /// The law has none of that level.
     #[error("level '{0}' has no equation")]
     Level(String),
+    /// The law has none of that layout.
+    #[error("layout '{0}': {1}")]
+    Layout(String, WhyNot),
     /// No array has that number of members.
     #[error("{0} members make no such array")]
     Members(u32),
@@ -58,10 +67,27 @@ impl Pasted {
     }
 }
 
+/// A line without the marks of a mail that quotes it, and what is before it.
+pub fn unquoted(line: &str) -> &str {
+    line.trim_start_matches(['>', ' ', '\t', '|'])
+}
+
+fn unquoted_lines(text: &str) -> Vec<&str> {
+    text.lines().map(unquoted).collect()
+}
+
 /// Whether a text looks like what mdadm or the kernel prints of arrays.
 pub fn is_pasted(text: &str) -> bool {
-    text.lines().any(|line| key_and_value(line).is_some_and(|(key, _)| key == "Raid Level"))
-        || text.lines().any(|line| head_of_mdstat(line).is_some())
+    unquoted_lines(text).into_iter().any(|line| {
+        key_and_value(line).is_some_and(|(key, _)| key == "Raid Level")
+            || head_of_mdstat(line).is_some()
+            || is_of_a_scan(line)
+    })
+}
+
+/// `ARRAY /dev/md/0  level=raid5 metadata=1.2 num-devices=4 UUID=...`.
+fn is_of_a_scan(line: &str) -> bool {
+    line.starts_with("ARRAY ") && line.contains('=')
 }
 
 /// Reads such a text.
@@ -69,9 +95,10 @@ pub fn is_pasted(text: &str) -> bool {
 /// # Errors
 /// It is of no array, of several, or of one without an equation.
 pub fn parse(text: &str) -> Result<Pasted, PastedError> {
-    let found = match text.lines().any(|line| head_of_mdstat(line).is_some()) {
-        true => of_mdstat(text)?,
-        false => of_mdadm(text)?,
+    let lines = unquoted_lines(text);
+    let found = match lines.iter().any(|line| head_of_mdstat(line).is_some()) {
+        true => of_mdstat(&lines)?,
+        false => of_mdadm(&lines)?,
     };
     match found.array.is_possible() && found.array.has_enough_members() {
         true => Ok(found),
@@ -97,12 +124,12 @@ fn head_of_mdstat(line: &str) -> Option<(&str, Vec<&str>)> {
 fn array_of(level: &str, layout: &str) -> Result<Array, PastedError> {
     match level_and_copies(level, layout) {
         Ok((LevelWord::Md(level, copies), _)) => Ok(Array { copies, ..Array::new(level, 0, 0.0) }),
+        Err(why @ WhyNot::TwoKindsOfCopies) => Err(PastedError::Layout(layout.to_string(), why)),
         _ => Err(PastedError::Level(level.to_string())),
     }
 }
 
-fn of_mdstat(text: &str) -> Result<Pasted, PastedError> {
-    let lines: Vec<&str> = text.lines().collect();
+fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
     let heads: Vec<usize> =
         (0..lines.len()).filter(|at| head_of_mdstat(lines[*at]).is_some()).collect();
     let body = |head: usize| {
@@ -140,11 +167,11 @@ fn of_mdstat(text: &str) -> Result<Pasted, PastedError> {
         let at = words.iter().position(|word| word.trim_end_matches(',') == what)?;
         words.get(at.checked_sub(1)?).copied()
     };
-    let layout = ["near", "far", "offset"].iter().find_map(|layout| {
+    let layout = ["near", "far", "offset"].iter().filter_map(|layout| {
         let copies = before(&format!("{layout}-copies"))?;
         Some(format!("{layout}={copies}"))
     });
-    let mut array = array_of(level, layout.as_deref().unwrap_or(""))?;
+    let mut array = array_of(level, &layout.collect::<Vec<_>>().join(", "))?;
     let chunk = before("chunk").or_else(|| before("chunks"));
     array.chunk_kib = chunk.and_then(kib).unwrap_or(USUAL_CHUNK_KIB);
     // `[4/3]`: of N members M are there; of RAID 0 there is none.
@@ -163,20 +190,26 @@ fn of_mdstat(text: &str) -> Result<Pasted, PastedError> {
     })
 }
 
-/// `[=>...]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=33440K/sec`.
+/// `[=>...]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=33440K/sec`, also in
+/// several lines. What stands still has a rate of 0.
 fn sync_of_mdstat(body: &[&str]) -> Option<Sync> {
-    let line = body.iter().find(|line| line.contains("speed="))?;
-    let action = line.split_whitespace().find_map(|word| {
-        ["resync", "recovery", "check", "reshape", "repair"].iter().find(|action| word == **action)
+    let words: Vec<&str> = body.iter().flat_map(|line| line.split_whitespace()).collect();
+    let speed = words.iter().find_map(|word| word.strip_prefix("speed="))?;
+    let (at, action) = words.iter().enumerate().find_map(|(at, word)| {
+        ACTIONS.iter().find(|action| word == *action).map(|action| (at, action))
     })?;
-    let (_, speed) = line.split_once("speed=")?;
     let kib: f64 = speed.split_once(['K', 'k'])?.0.parse().ok()?;
-    let action = if *action == "recovery" { "recover" } else { action };
-    Some(Sync { action: action.to_string(), mb_per_s: positive(kib * 1024.0 / 1e6) })
+    let percent = words.get(at + 2).and_then(|word| word.strip_suffix('%')?.parse::<f64>().ok());
+    Some(Sync {
+        action: if *action == "recovery" { "recover" } else { action }.to_string(),
+        mb_per_s: Some(kib * 1024.0 / 1e6).filter(|rate| rate.is_finite() && *rate >= 0.0),
+        position: percent.map(|percent| percent / 100.0).filter(|at| (0.0..=1.0).contains(at)),
+    })
 }
 
-fn of_mdadm(text: &str) -> Result<Pasted, PastedError> {
-    let pairs: Vec<(&str, &str)> = text.lines().filter_map(key_and_value).collect();
+fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
+    let lines = || lines.iter().copied();
+    let pairs: Vec<(&str, &str)> = lines().filter_map(key_and_value).collect();
     let all = |key: &str| {
         let of_key = pairs.iter().filter(|(one, _)| *one == key);
         of_key.map(|(_, value)| *value).collect::<Vec<_>>()
@@ -191,13 +224,16 @@ fn of_mdadm(text: &str) -> Result<Pasted, PastedError> {
             return Err(PastedError::Differs { key, values });
         }
     }
+    if first("Raid Level").is_none() && lines().any(is_of_a_scan) {
+        return Err(PastedError::Scan);
+    }
     let level = first("Raid Level").ok_or(PastedError::Lacks("Raid Level"))?;
     let mut array = array_of(level, first("Layout").unwrap_or(""))?;
     let number = |key: &str| first(key)?.split_whitespace().next()?.parse::<u32>().ok();
     array.members = number("Raid Devices").ok_or(PastedError::Lacks("Raid Devices"))?;
     array.chunk_kib = first("Chunk Size").and_then(kib).unwrap_or(USUAL_CHUNK_KIB);
-    let name = text.lines().find_map(|line| line.trim().strip_suffix(':')?.strip_prefix("/dev/"));
-    let is_detail = first("State").is_some_and(|_| text.contains("RaidDevice State"));
+    let name = lines().find_map(|line| line.trim().strip_suffix(':')?.strip_prefix("/dev/"));
+    let is_detail = first("State").is_some_and(|_| lines().any(|line| line.contains(DEVICES)));
     // `Array State : AA.A ('A' == active, '.' == missing, 'R' == replacing)`.
     let dots = first("Array State").map(|state| {
         let slots = state.split_whitespace().next().unwrap_or("");
@@ -226,14 +262,18 @@ fn of_mdadm(text: &str) -> Result<Pasted, PastedError> {
         name: name.filter(|_| is_detail).map(|name| name.trim_start_matches("md/").to_string()),
         array,
         bitmap: Some(bitmap),
-        sync: action.map(|action| Sync { action: (*action).to_string(), mb_per_s: None }),
+        sync: action.map(|action| Sync { action: (*action).to_string(), ..Sync::default() }),
         members: match is_detail {
-            true => text.lines().filter_map(member).collect(),
+            true => lines().filter_map(member).collect(),
             false => name.into_iter().map(str::to_string).collect(),
         },
     })
 }
 
+/// Background work by its names in mdstat.
+const ACTIONS: [&str; 5] = ["resync", "recovery", "check", "reshape", "repair"];
+/// The head of the lines of devices.
+const DEVICES: &str = "RaidDevice State";
 /// mdadm's chunk where none is printed: 512 KiB.
 const USUAL_CHUNK_KIB: f64 = 512.0;
 

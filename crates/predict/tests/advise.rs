@@ -97,6 +97,18 @@ fn shingled_disks_have_no_advice_for_writes_and_no_rebuild() {
 }
 
 #[test]
+fn shingled_disks_of_one_speed_have_no_parity() {
+    let chosen = |drive: &str| {
+        let mut advice = ask_of(drive, 4, &[(Work::Read, 1.0)], 32.0, 1).expect("reads");
+        advice.candidates.iter_mut().for_each(|one| one.score = 1.0);
+        let needs = Needs { years: 1e-3, ..Needs::surviving(1) };
+        advice.candidates[recommended(&advice, &needs)].array
+    };
+    assert!(chosen("hdd-2016").parities() > 0);
+    assert_eq!(chosen("hdd-smr").parities(), 0);
+}
+
+#[test]
 fn flash_is_rebuilt_no_faster_than_md_permits() {
     for one in ask_of("nvme-ssd-plp", 4, &[(Work::RandomRead, 1.0)], 32.0, 1).expect("x").candidates
     {

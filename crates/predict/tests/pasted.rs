@@ -24,7 +24,8 @@ fn mdstat_has_the_array_that_is_rebuilt() {
     assert_eq!(found.name.as_deref(), Some("md0"));
     let array = Array { missing: 1, ..Array::new(Level::Raid5, 4, 512.0) };
     assert_eq!((found.array, found.bitmap), (array, Some(true)));
-    let sync = Sync { action: "recover".into(), mb_per_s: Some(1.024) };
+    let (mb_per_s, position) = (Some(1.024), Some(0.126));
+    let sync = Sync { action: "recover".into(), mb_per_s, position };
     assert_eq!(found.sync, Some(sync));
     assert_eq!(found.members, ["sde1", "sdd1", "sdc1"]);
     let quiet = MDSTAT.replace("speed", "sped");
@@ -41,6 +42,35 @@ fn mdstat_has_the_array_that_is_rebuilt() {
     assert_eq!((found.array.chunk_kib, found.bitmap), (64.0, Some(true)), "not the bitmap's");
     let stripes = "md2 : active raid0 sdb[1] sda[0]\n 99 blocks super 1.2 256k chunks\n";
     assert_eq!(parse(stripes).expect("one").array, Array::new(Level::Raid0, 2, 256.0));
+}
+
+#[test]
+fn quoted_and_broken_lines_are_the_same_array() {
+    let whole = parse(MDSTAT).expect("an array");
+    let quoted: String = MDSTAT.lines().map(|line| format!("> {line}\n")).collect();
+    let broken = MDSTAT.replace(" [_UUU]", "\n[_UUU]").replace(" finish", "\nfinish");
+    for text in [quoted, broken.clone(), broken.replace('\n', "\n>> ")] {
+        assert!(is_pasted(&text), "{text}");
+        assert_eq!(parse(&text).as_ref(), Ok(&whole), "{text}");
+    }
+    let quoted: String = DETAIL.lines().map(|line| format!("> {line}\n")).collect();
+    assert_eq!(parse(&quoted), parse(DETAIL));
+}
+
+#[test]
+fn what_stands_still_has_a_rate_and_what_is_missing_is_said() {
+    let still = parse(&MDSTAT.replace("speed=1000K", "speed=0K")).expect("an array");
+    assert_eq!(still.sync.and_then(|sync| sync.mb_per_s), Some(0.0));
+    let scan = "ARRAY /dev/md/0  level=raid5 metadata=1.2 num-devices=4 UUID=01:23:45:67\n";
+    assert!(is_pasted(scan));
+    let refused = parse(scan).expect_err("too little").to_string();
+    assert!(refused.contains("neither chunk, nor layout"), "{refused}");
+    let two = "md0 : active raid10 sda[0] sdb[1] sdc[2] sdd[3]\n      \
+               99 blocks 512K chunks 2 near-copies 2 far-copies [4/4] [UUUU]\n";
+    let refused = parse(two).expect_err("two kinds").to_string();
+    assert_eq!(refused, "layout 'near=2, far=2': near copies together with far or offset ones");
+    let old = parse(&DETAIL.replace("far=2", "near=1, far=2")).expect("an array");
+    assert_eq!(old.array.copies, Copies::Far(2));
 }
 
 const DETAIL: &str = "\

@@ -48,9 +48,13 @@ pub fn record(text: &str) -> Option<Result<Record, ImportError>> {
     if lines().next().is_some() {
         return Some(of_bonnie(&lines().collect::<Vec<_>>()));
     }
-    // Before its document, fio may have printed warnings.
-    let before = &text[..text.find("\"fio version\"")?];
-    Some(of_fio(&text[before.rfind('{')?..]))
+    let begin = begin_of_fio(text)?;
+    Some(of_fio(&text[begin..]))
+}
+
+/// Where fio's next document begins: before it, fio may have printed warnings.
+fn begin_of_fio(text: &str) -> Option<usize> {
+    text[..text.find("\"fio version\"")?].rfind('{')
 }
 
 /// What every cell says.
@@ -301,40 +305,82 @@ const OPTIONS: [&str; 21] = [
     "time_based",
 ];
 
-/// A record of fio's JSON: a cell for each job, or for all clones of one that are not grouped.
-fn of_fio(document: &str) -> Result<Record, ImportError> {
-    let mut documents = serde_json::Deserializer::from_str(document).into_iter::<Value>();
-    // What follows it is not looked at.
-    let document = documents.next().unwrap_or(Ok(Value::Null))?;
+/// A record of fio's JSON: a cell for each job, or for all clones of one that are not grouped; of
+/// all documents, where a file has several.
+fn of_fio(text: &str) -> Result<Record, ImportError> {
+    let mut record: Option<Record> = None;
+    let mut rest = text;
+    while let Some(begin) = begin_of_fio(rest) {
+        let mut documents = serde_json::Deserializer::from_str(&rest[begin..]).into_iter::<Value>();
+        let document = documents.next().unwrap_or(Ok(Value::Null))?;
+        // What follows it is not looked at, unless it is another.
+        rest = &rest[begin + documents.byte_offset()..];
+        let record = record.get_or_insert_with(|| begun(&document));
+        record.cells.extend(of_document(&document)?);
+    }
+    record.filter(|record| !record.cells.is_empty()).ok_or(ImportError::Empty("fio's JSON"))
+}
+
+/// An empty record with the time of a document.
+fn begun(document: &Value) -> Record {
     let at = UNIX_EPOCH + Duration::from_secs(document["timestamp"].as_u64().unwrap_or(0));
     let mut record = Record::new(Host::default(), at);
     if document["timestamp"].is_null() {
         record.started = String::new();
     }
+    record
+}
+
+fn of_document(document: &Value) -> Result<Vec<Cell>, ImportError> {
     let version = document["fio version"].as_str().unwrap_or("fio");
     // Up to version 2, bytes are counted in KiB and latencies in microseconds.
     let is_old = ["fio-1", "fio-2"].iter().any(|old| version.starts_with(old));
     let mut clones: Vec<Vec<&Value>> = Vec::new();
-    for job in document["jobs"].as_array().into_iter().flatten() {
+    // Of a server's clients each has its own; their sums are of no one machine.
+    let of_clients = document["client_stats"].as_array().into_iter().flatten();
+    let of_clients = of_clients.filter(|job| job["jobname"] != "All clients");
+    for job in document["jobs"].as_array().into_iter().flatten().chain(of_clients) {
         let alike = |other: &&mut Vec<&Value>| {
-            ["jobname", "groupid", "job options"].iter().all(|name| other[0][name] == job[name])
+            let all = ["jobname", "groupid", "job options", "hostname", "port"];
+            all.iter().all(|name| other[0][name] == job[name])
         };
         match clones.last_mut().filter(alike) {
             Some(others) => others.push(job),
             None => clones.push(vec![job]),
         }
     }
+    let mut cells = Vec::new();
     for clones in clones {
         let of = |direction| Figures::of(&clones, direction, is_old);
         let figures = [of("read")?, of("write")?];
+        // With unified_rw_reporting, and in our own form, they are not told apart.
+        let unified = if figures.iter().all(Option::is_none) { of("mixed")? } else { None };
         // A job that moved nothing, as of trims, has no access, either.
-        if figures.iter().all(Option::is_none) {
+        if figures.iter().all(Option::is_none) && unified.is_none() {
             continue;
         }
-        let access = access(clones[0], &document["global options"])?;
-        record.cells.extend(figures_as_cell(clones[0], access, figures, clones.len(), version));
+        let global = &document["global options"];
+        let mut access = access(clones[0], global)?;
+        let all = figures.iter().chain([&unified]).flatten();
+        let in_flight = all.map(|figures| figures.in_flight).sum::<Option<f64>>();
+        if let Some(access) = &mut access {
+            let stated = [&clones[0]["job options"], global].into_iter();
+            let stated = stated.filter_map(|of| of["iodepth"].as_str()?.parse::<u32>().ok()).next();
+            let each = in_flight.map(|all| all / f64::from(access.jobs.max(clones.len() as u32)));
+            let is_ours = version.starts_with("raidlab");
+            let is_true = |depth: &u32| is_ours || each.is_some_and(|each| is_deep(each, *depth));
+            access.depth = stated.filter(is_true).unwrap_or(access.depth);
+        }
+        let cell = figures_as_cell(clones[0], access, figures, unified, clones.len(), version);
+        cells.extend(cell);
     }
-    if record.cells.is_empty() { Err(ImportError::Empty("fio's JSON")) } else { Ok(record) }
+    Ok(cells)
+}
+
+/// Whether the requests that a job had in flight, by Little's law, are nearer to its iodepth than
+/// to one at a time: an engine that is not named may keep the whole of it.
+fn is_deep(in_flight: f64, depth: u32) -> bool {
+    depth > 1 && in_flight > f64::from(depth).sqrt()
 }
 
 /// What a job does, by its options; `None`: it has none, as before fio 2.14.
@@ -364,6 +410,8 @@ struct Figures {
     sample: Sample,
     latency_us: Option<Latency>,
     curve: Vec<LatencyPoint>,
+    /// Requests in flight, by their rate and their mean latency; `None`: that is not there.
+    in_flight: Option<f64>,
 }
 
 impl Figures {
@@ -398,8 +446,17 @@ impl Figures {
             let (p50, p99, p999, max) = (at(50.0)?, at(99.0)?, at(99.9)?, at(100.0)?);
             Some(Latency { p50, p99, p999, max })
         })();
-        Ok(Some(Figures { sample, latency_us, curve }))
+        let in_flight = all().map(in_flight).sum();
+        Ok(Some(Figures { sample, latency_us, curve, in_flight }))
     }
+}
+
+/// Requests in flight of one job: how many in a second, times the mean time of one.
+fn in_flight(of: &Value) -> Option<f64> {
+    let kinds = [("lat_ns", 1e9), ("clat_ns", 1e9), ("lat", 1e6), ("clat", 1e6)];
+    let mean = kinds.iter().find_map(|(name, per_s)| Some(of[name]["mean"].as_f64()? / per_s))?;
+    let (requests, ms) = (of["total_ios"].as_f64()?, of["runtime"].as_f64()?);
+    (ms > 0.0).then(|| requests * 1e3 / ms * mean)
 }
 
 /// The percentiles of a direction, in microseconds: of completions, or of all the time.
@@ -439,10 +496,12 @@ fn figures_as_cell(
     job: &Value,
     access: Option<JobAccess>,
     [reads, writes]: [Option<Figures>; 2],
+    unified: Option<Figures>,
     clones: usize,
     version: &str,
 ) -> Option<Cell> {
-    let kind = |random| match (random, reads.is_some(), writes.is_some()) {
+    let has = |one: &Option<Figures>| one.is_some() || unified.is_some();
+    let kind = |random| match (random, has(&reads), has(&writes)) {
         (true, true, true) => AccessKind::RandMixed,
         (true, true, false) => AccessKind::RandRead,
         (true, false, _) => AccessKind::RandWrite,
@@ -451,7 +510,10 @@ fn figures_as_cell(
         (false, false, _) => AccessKind::SeqWrite,
     };
     let kind = access.as_ref().map(|access| kind(access.random));
-    let sample = together(reads.as_ref(), writes.as_ref());
+    let mut sample = together(reads.as_ref(), writes.as_ref());
+    if let Some(unified) = &unified {
+        sample = unified.sample;
+    }
     let seconds = sample.seconds;
     if sample.bytes == 0 {
         return None;
@@ -460,6 +522,8 @@ fn figures_as_cell(
     let mut cell = Cell::default().with(|it| {
         it.case.workload = kind.map_or_else(Default::default, Into::into);
         it.case.jobs = clones as u32;
+        // fio before 2.14 says nothing of a job: its requests are as large as they were.
+        it.case.block_kib = sample.bytes as f64 / 1024.0 / sample.ops.max(1) as f64;
         if let Some(access) = &access {
             it.case.block_kib = access.block_bytes as f64 / 1024.0;
             it.case.depth = access.depth;
@@ -467,9 +531,18 @@ fn figures_as_cell(
         }
         it.case.program = Some("fio".into());
         it.case.item = Some("fio".into());
+        it.case.host = job["hostname"].as_str().map(String::from);
         it.case.phase = Some(job["jobname"].as_str().unwrap_or("job").into());
         it.measured.samples = vec![sample];
         it.derived.warnings = vec![provenance(version)];
+        if access.is_none() {
+            let words = "fio has no options of this job: its block is the mean of its requests, \
+                         and its depth is not known";
+            it.derived.warnings.push(words.to_string());
+        }
+        if unified.is_some() {
+            it.derived.warnings.push("reads and writes are not told apart".to_string());
+        }
         if error != 0 {
             it.derived.warnings.push(format!("fio ended this job with error {error}"));
         }
@@ -486,7 +559,11 @@ fn figures_as_cell(
             cell.measured.writes_apart = Some(apart(writes));
         }
         (one, other) => {
-            let figures = one.or(other)?;
+            let figures = one.or(other).or(unified)?;
+            cell.case.read_percent = match cell.case.workload.known() {
+                Some(kind) if kind.is_mixed() => access.map(|access| access.read_percent as u8),
+                _ => None,
+            };
             cell.measured.latency_us = figures.latency_us;
             cell.measured.latency_curve = figures.curve;
         }
@@ -649,6 +726,46 @@ Disk stats (read/write):
         assert!(mix.derived.warnings[1].contains("error 5"));
     }
 
+    /// A job of 10,000 random reads or writes a second, of 6.4 ms each.
+    fn deep(version: &str, direction: &str, options: &str) -> String {
+        format!(
+            r#"{{"fio version": "{version}", "jobs": [{{"jobname": "a", "job options": {{
+            "rw": "randrw", "bs": "4k", {options}}}, "{direction}": {{"io_bytes": 40960000,
+            "total_ios": 10000, "runtime": 1000, "lat_ns": {{"mean": 6400000.0}}}}}}]}}"#
+        )
+    }
+
+    #[test]
+    fn a_depth_that_was_kept_counts_and_what_is_not_told_apart_is_mixed() {
+        let depth = |text: &str| read(text).cells[0].case.depth;
+        // No engine is named: psync has one in flight, and this had 64.
+        assert_eq!(depth(&deep("fio-3.33", "read", r#""iodepth": "64""#)), 64);
+        let idle = deep("fio-3.33", "read", r#""iodepth": "64""#).replace("6400000", "95000");
+        assert_eq!(depth(&idle), 1);
+        // Our own form names none.
+        let ours = r#""iodepth": "4""#;
+        let own = deep("raidlab-0.1.0", "mixed", ours).replace("lat_ns", "none");
+        assert_eq!(depth(&own), 4);
+        let cell = &read(&own).cells[0];
+        assert_eq!(cell.case.workload.known(), Some(AccessKind::RandMixed));
+        assert_eq!(cell.derived.iops, 10_000.0);
+        assert!(cell.derived.warnings[1].contains("not told apart"));
+    }
+
+    #[test]
+    fn all_documents_and_all_clients_have_cells() {
+        let one = deep("fio-3.33", "read", r#""iodepth": "1""#);
+        assert_eq!(read(&format!("{one}\nfio: a warning\n{one}")).cells.len(), 2);
+        let client = r#"{"jobname": "a", "hostname": "h1", "job options": {"rw": "read",
+            "bs": "1M"}, "read": {"io_bytes": 1048576, "total_ios": 1, "runtime": 9}}"#;
+        let clients = [client.to_string(), client.replace("h1", "h2")].join(",");
+        let sum = client.replace("\"a\", \"hostname\": \"h1\"", "\"All clients\"");
+        let text = format!(r#"{{"fio version": "fio-3.33", "client_stats": [{clients},{sum}]}}"#);
+        let record = read(&text);
+        let hosts: Vec<_> = record.cells.iter().map(|cell| cell.case.host.as_deref()).collect();
+        assert_eq!(hosts, [Some("h1"), Some("h2")]);
+    }
+
     #[test]
     fn units_of_old_versions_are_theirs() {
         let old = r#"{"fio version": "fio-2.2.10", "jobs": [{"jobname": "a", "read":
@@ -657,6 +774,8 @@ Disk stats (read/write):
         let record = read(old);
         assert_eq!(record.cells[0].measured.samples[0].bytes, 1024000);
         assert!(record.cells[0].case.workload.is_empty() && record.started.is_empty());
+        assert_eq!(record.cells[0].case.block_kib, 4.0);
+        assert!(record.cells[0].derived.warnings[1].starts_with("fio has no options"));
         let options = r#""global options": {"rw": "rw", "bs": "128k", "iodepth": "64"}, "jobs""#;
         let global = read(&old.replace("\"jobs\"", options));
         assert_eq!(global.cells[0].case.workload.known(), Some(AccessKind::SeqRead));

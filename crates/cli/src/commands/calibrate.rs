@@ -8,6 +8,7 @@ mod listed;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -30,6 +31,9 @@ use crate::error::{Context, of_option};
 use crate::members::{Used, overlaps};
 use crate::size_args::parse_bytes;
 use crate::{Ending, signal};
+
+/// A file may have this share of holes, which is not said.
+const HOLES_MAX: f64 = 0.01;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,6 +107,13 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
             let why = "its file system has no direct I/O: figures are of the page cache";
             notes.push(format!("{name}: {why}"));
         }
+        if let Some(share) = share_of_holes(&location.path) {
+            let percent = (share * 100.0).ceil();
+            notes.push(format!(
+                "{name}: {percent:.0} % of the file was never written: such blocks are read \
+                 without a disk, and figures are of memory; write it once"
+            ));
+        }
         let (least, bytes) = (256 << 20, device.bytes());
         if bytes < least {
             bail!("{name}: {} are too few to measure: 256 MiB at least", show_size(bytes));
@@ -157,6 +168,13 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
     arguments.json.put(&text(&found), || as_json(&found))?;
     let unwritten = arguments.output.is_some() && found.documents.is_empty();
     Ok(if unwritten { Ending::Finding } else { Ending::Fine })
+}
+
+/// What of a file's length has no blocks on its disk; `None`: next to nothing, or it is no file.
+fn share_of_holes(path: &Path) -> Option<f64> {
+    let found = std::fs::metadata(path).ok().filter(|found| found.is_file() && found.len() > 0)?;
+    let share = 1.0 - (found.blocks() * md::SECTOR_BYTES) as f64 / found.len() as f64;
+    (share > HOLES_MAX).then_some(share)
 }
 
 fn check_output(path: &Path, used: &[Used], arguments: &CalibrateArguments) -> Result<()> {

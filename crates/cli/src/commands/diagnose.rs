@@ -24,7 +24,7 @@ use clap::Args;
 use host::{Access, Device, DeviceOptions, Disk, Location};
 use predict::calibrate::MachineError;
 use predict::diagnose::{
-    Case, Document, Measured, Probe, ProbeFigures, State, access_of, calibration_of, rate_of,
+    Case, Document, Measured, Probe, ProbeFigures, State, Sync, access_of, calibration_of, rate_of,
     write_back,
 };
 use predict::fitted::Fitted;
@@ -277,9 +277,8 @@ fn case(
     }
     // Of a served array that is rebuilt, the server says how fast.
     let measured = measured.or_else(|| own.sync.as_ref().and_then(Measured::of_sync));
-    let mut measured = measured.ok_or_else(|| {
-        anyhow!("nothing was measured: state --measured, as in seq-read=180MB/s, or --seconds")
-    })?;
+    let sync = facts.and_then(|facts| facts.state.sync.as_ref()).or(own.sync.as_ref());
+    let mut measured = measured.ok_or_else(|| nothing_measured(sync))?;
     if let Some(fs) = fs {
         measured.access.write_back = write_back(Some(fs), machine.kernel);
     }
@@ -346,6 +345,18 @@ fn case(
     }))
 }
 
+/// Why background work, if any runs, is no figure.
+fn nothing_measured(sync: Option<&Sync>) -> anyhow::Error {
+    let other = "state --measured, as in seq-read=180MB/s, or --seconds";
+    match sync.and_then(|sync| Some((&sync.action, sync.mb_per_s?))) {
+        Some((action, rate)) if rate > 0.0 => {
+            anyhow!("{action} at {rate:.1} MB/s has no equation: {other}")
+        }
+        Some((action, _)) => anyhow!("{action} stands still (speed=0): {other}"),
+        None => anyhow!("nothing was measured: {other}"),
+    }
+}
+
 /// What a document states of the array's state, and what was seen of the rest.
 fn seen(stated: State, own: State) -> State {
     State {
@@ -353,6 +364,7 @@ fn seen(stated: State, own: State) -> State {
         bitmap: stated.bitmap.or(own.bitmap),
         write_cache: stated.write_cache.or(own.write_cache),
         sync_speed_min: stated.sync_speed_min.or(own.sync_speed_min),
+        stripe_cache_is_stated: stated.stripe_cache_is_stated || own.stripe_cache_is_stated,
         cpus: stated.cpus.or(own.cpus),
         network_mb_per_s: stated.network_mb_per_s,
         io_limits: stated.io_limits,

@@ -24,6 +24,17 @@ fn image(path: &Path, mib: usize) {
 }
 
 #[test]
+fn holes_are_said_to_be_no_disk() {
+    let directory = Dir::new();
+    let at = directory.0.as_path();
+    fs::File::create(at.join("hole.img")).and_then(|it| it.set_len(256 << 20)).expect("made");
+    let output = calibrate(at, &["hole.img", "--quick"]);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("100 % of the file was never written"), "{said}");
+}
+
+#[test]
 fn disks_are_measured_read_only_and_their_profile_is_a_drive_for_bench() {
     let directory = Dir::new();
     let at = directory.0.as_path();

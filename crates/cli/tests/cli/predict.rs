@@ -81,6 +81,8 @@ fn what_makes_no_array_is_refused_with_the_option() {
         ("advise --members hdd-2009", "not counted"),
         ("advise --members hdd-2009*1", "two disks"),
         ("advise --members hdd-2009*3 --size 1T,2T", "2 sizes for 3 disks"),
+        ("predict --level raid5 --members hdd-2009*4 --chunk 48K", "power of two, from 4K"),
+        ("predict --level raid0 --members hdd-2009*4 --chunk 3K", "a multiple of 4K"),
         ("advise --members hdd-2009*3 --mix seq-read=0", "seq-read=40"),
         ("advise --members hdd-2009*3 --mix streams-read=1", "no single-disk value"),
         ("advise --members hdd-2009*3 --annual-failures 100", "less than 100"),
@@ -229,6 +231,11 @@ fn advice_says_why_a_level_is_left_out() {
 
 #[test]
 fn mixed_sizes_may_be_stacked() {
+    let capacity = |size: &str| {
+        let words = format!("advise --members hdd-2016*4 --size {size} --json");
+        raidlab(&words).code(0).record()["candidates"][0]["capacity_bytes"].clone()
+    };
+    assert_eq!(capacity("8T"), capacity("8T,8T,8T,8T"), "one size is that of each disk");
     // As shops have it.
     let words = "advise --members hdd-2016*4 --size 4T,4TB,8T,8T --json";
     let record = raidlab(words).code(0).record();

@@ -3,7 +3,8 @@
 //! The rule: of the arrays that have what is needed, those count that lose anything at most once in
 //! the years that are needed; where there are none, those as safe as the safest. Of them the
 //! fastest for the mix, by disk where their number is to be found; but one that is no more than too
-//! close to call behind it comes first if it survives more failures, of two; else if it takes fewer
+//! close to call behind it comes first if it has no parity on shingled disks, whose updates and
+//! rebuilds have no figure; else if it survives more failures, of two; else if it takes fewer
 //! disks; else if it holds more; else if it is less likely to lose anything.
 //!
 //! Invariant: what is said to change it was tried: the question was put again, and another array
@@ -14,7 +15,7 @@ use std::cmp::Ordering;
 use super::{
     Advice, Assumption, Candidate, Confidence, Count, Needs, Question, Ranges, Share, advise,
 };
-use crate::law::{Array, Constants, Single, Work};
+use crate::law::{Array, Constants, Single, WhyNot, Work};
 
 /// The place of the recommended array.
 pub fn recommended(advice: &Advice, needs: &Needs) -> usize {
@@ -56,7 +57,12 @@ fn compare(a: &Candidate, b: &Candidate) -> Ordering {
     let by_failures = survives(b).cmp(&survives(a));
     let by_disks = a.array.members.cmp(&b.array.members);
     let by_room = b.capacity.bytes.cmp(&a.capacity.bytes);
-    by_failures.then(by_disks).then(by_room).then(chance(a).total_cmp(&chance(b)))
+    // What updates and rebuilds of parity cost on shingles is known of none, and is much of each.
+    let is_open = |one: &Candidate| {
+        one.array.parities() > 0 && matches!(one.rebuild_mb_per_s, Err(WhyNot::Shingled(_)))
+    };
+    let by_shingles = is_open(a).cmp(&is_open(b));
+    by_shingles.then(by_failures).then(by_disks).then(by_room).then(chance(a).total_cmp(&chance(b)))
 }
 
 /// What another array has that the recommended one has not.

@@ -115,23 +115,30 @@ impl Outcome {
     }
 }
 
+/// The drives of the leaves: whether each is there, and how many are faster.
+pub(super) struct Drives<'a> {
+    pub all: &'a [MemberDrive<'a>],
+    pub present: &'a [bool],
+    pub ranks: &'a [usize],
+}
+
 /// Runs the cell's pattern once.
 pub(super) fn run(
     cell: &CellShape<'_>,
-    drives: &[MemberDrive<'_>],
-    present: &[bool],
+    drives: &Drives<'_>,
     pace: &Pace,
     policy: Policy,
     piece_sectors: u64,
 ) -> Outcome {
-    let (mut rig, places) = wired(cell.topology, drives);
+    let (mut rig, places) = wired(cell.topology, drives.all);
     // Flash that is scaled to its member is modelled at its sustained rate.
     for (disk, _) in places.iter().filter(|_| cell.pattern.writes()) {
         rig.precondition(*disk, !cell.pattern.sequential());
     }
     let leaves = places.len();
     let state = State {
-        present: present.to_vec(),
+        present: drives.present.to_vec(),
+        ranks: drives.ranks.to_vec(),
         in_flight: vec![0; leaves],
         head: vec![0; leaves],
         policy,

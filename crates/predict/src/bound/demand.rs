@@ -33,6 +33,8 @@ pub(super) struct Policy {
     /// Mirrored reads take the first copy that is there (of stream n: n further on); otherwise the
     /// least busy member, and among equals the nearest head.
     pub first_copy: bool,
+    /// The first copy is the one on the fastest member.
+    pub fastest_first: bool,
     /// Small parity writes read the old data and parity where they can; otherwise they read the
     /// rest of the row where they can.
     pub read_modify_write: bool,
@@ -43,6 +45,8 @@ pub(super) struct Policy {
 pub(super) struct State {
     /// Whether each leaf is present.
     pub present: Vec<bool>,
+    /// How many leaves are faster than each.
+    pub ranks: Vec<usize>,
     /// Operations in flight on each leaf.
     pub in_flight: Vec<u32>,
     /// The sector behind each leaf's latest operation.
@@ -195,6 +199,16 @@ impl Node {
                 let there = members.iter().filter(|member| member.there(&state.present));
                 let efforts: Vec<u32> = there.map(|member| member.effort(at, state).0).collect();
                 (efforts.iter().sum::<u32>() / efforts.len().max(1) as u32, 0)
+            }
+        }
+    }
+
+    /// How many leaves are faster; of an array, than its slowest one.
+    fn rank(&self, state: &State) -> usize {
+        match self {
+            Node::Leaf(leaf) => state.ranks[*leaf],
+            Node::Array { members, .. } => {
+                members.iter().map(|member| member.rank(state)).max().unwrap_or(0)
             }
         }
     }
@@ -413,7 +427,10 @@ fn choose(members: &[Node], copies: &[Copy], state: &State) -> Copy {
     let there = |copy: &Copy| members[copy.member.index()].there(&state.present);
     let mut there = copies.iter().copied().filter(there);
     if state.policy.first_copy {
-        let all: Vec<Copy> = there.collect();
+        let mut all: Vec<Copy> = there.collect();
+        if state.policy.fastest_first {
+            all.sort_by_key(|copy| members[copy.member.index()].rank(state));
+        }
         return all[state.stream % all.len()];
     }
     let effort = |copy: &Copy| members[copy.member.index()].effort(copy.sector.0, state);
@@ -461,7 +478,8 @@ mod tests {
             present: (0..leaves).map(|leaf| !missing.contains(&leaf)).collect(),
             in_flight: vec![0; leaves],
             head: vec![0; leaves],
-            policy: Policy { first_copy: false, read_modify_write },
+            ranks: vec![0; leaves],
+            policy: Policy { first_copy: false, fastest_first: false, read_modify_write },
             stream: 0,
         }
     }

@@ -209,9 +209,11 @@ fn no_length_of_an_operation_beats_the_bound_of_shared_members() {
         assert!(found >= least, "{array}: {found}, and other lengths reach {least}");
         let present = vec![true; drives.len()];
         let pace = Pace::of(&cell).unwrap();
-        let policy = Policy { first_copy: true, read_modify_write: true };
+        let ranks = vec![0; drives.len()];
+        let rig = Drives { all: &drives, present: &present, ranks: &ranks };
+        let policy = Policy { first_copy: true, fastest_first: false, read_modify_write: true };
         for piece in [48, 96, 160, 320, 448, 640, 2048] {
-            let other = closed_loop::run(&cell, &drives, &present, &pace, policy, piece);
+            let other = closed_loop::run(&cell, &rig, &pace, policy, piece);
             let other = other.mb_per_s();
             assert!(other <= 1.02 * found, "{array}, {topology:?}: {piece}: {other} over {found}");
         }
@@ -289,4 +291,36 @@ fn random_reads_gain_from_every_head_and_far_copies_shorten_the_way() {
 fn the_same_cell_has_the_same_bound() {
     let once = cell("raid6(4)", Pattern::RandomWrite, &RANDOM).unwrap();
     assert_eq!(cell("raid6(4)", Pattern::RandomWrite, &RANDOM), Some(once));
+}
+
+/// A stream may be read from any copy: from the fastest, in whichever slot it is.
+#[test]
+fn one_stream_of_unequal_mirrors_is_as_fast_as_the_fastest() {
+    let of = |array: &str, profiles: &[&str]| {
+        let shape = geometry(array, MEMBER);
+        let placement = Placement::Window { at: 0.0 };
+        let profiles: Vec<&Profile> =
+            profiles.iter().map(|name| Profile::named(name).unwrap()).collect();
+        let drive = |profile| Some(MemberDrive { profile, placement, member_bytes: MEMBER });
+        let members: Vec<_> = profiles.into_iter().map(drive).collect();
+        let cell = CellShape {
+            shape: &shape,
+            members: &members,
+            topology: StorageTopology::default(),
+            missing: &[],
+            pattern: Pattern::SequentialRead,
+            block_bytes: 1 << 20,
+            depth: 4,
+            jobs: 1,
+            span_bytes: None,
+        };
+        bound(&cell).unwrap().mb_per_s
+    };
+    let fast = of("raid1(2)", &["hdd-2020", "hdd-2020"]);
+    for unequal in [["hdd-2007", "hdd-2020"], ["hdd-2020", "hdd-2007"]] {
+        assert_near(of("raid1(2)", &unequal), fast, 0.02, unequal[0]);
+    }
+    let pairs = ["hdd-2007", "hdd-2020", "hdd-2020", "hdd-2007"];
+    let both = of("raid10,n2(4)", &["hdd-2020"; 4]);
+    assert_near(of("raid10,n2(4)", &pairs), both, 0.05, "one fast disk in each pair");
 }

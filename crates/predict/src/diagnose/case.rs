@@ -58,6 +58,8 @@ pub struct State {
     pub layers: Vec<Layer>,
     /// Number of CPUs.
     pub cpus: Option<f64>,
+    /// The machine's stripe cache was stated, or read from sysfs: it is not md's own.
+    pub stripe_cache_is_stated: bool,
     /// Nothing says what the members are made of: the machine's media is assumed.
     pub media_is_assumed: bool,
 }
@@ -123,12 +125,14 @@ pub struct NarrowLink {
 }
 
 /// Background work of the array.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sync {
     /// `resync`, `recover`, `check`, `repair`, `reshape`.
     pub action: String,
-    /// Its rate per member, MB/s.
+    /// Its rate per member, MB/s; 0: it stands still.
     pub mb_per_s: Option<f64>,
+    /// Where it is, of the members' length: 0 to 1.
+    pub position: Option<f64>,
 }
 
 /// What was counted during the measurement, per second of it.

@@ -11,7 +11,7 @@ use md::Level;
 
 use crate::diagnose::case::Case;
 use crate::diagnose::cause::Cause;
-use crate::diagnose::known::{ENOUGH, Known, is_striped};
+use crate::diagnose::known::{ENOUGH, Known, NO_LIMIT, is_striped};
 
 /// A figure this close to a ceiling, either way, is at it.
 pub const NEAR: f64 = 0.15;
@@ -26,6 +26,8 @@ const ON_THE_LINK: f64 = 0.5;
 /// A ceiling of the queue counts where it reaches no more than this share of the members.
 const REACHED: f64 = 0.6;
 
+/// Why background work does not exceed `sync_speed_max`.
+const SYNC_SPEED: &str = "md's limit of background work";
 /// md's own stripe_cache_size.
 const DEFAULT_STRIPE_CACHE: f64 = 256.0;
 
@@ -40,9 +42,19 @@ pub struct Line {
     pub why: String,
 }
 
-/// What the law expects of the case as it is.
+/// What the law expects of the case with all of its members.
 pub fn expected(case: &Case, known: &Known, constants: &Constants) -> Result<Prediction, WhyNot> {
-    let array = Array { missing: 0, ..case.array };
+    expected_without(0, case, known, constants)
+}
+
+/// The same with so many members missing.
+pub fn expected_without(
+    missing: u32,
+    case: &Case,
+    known: &Known,
+    constants: &Constants,
+) -> Result<Prediction, WhyNot> {
+    let array = Array { missing, ..case.array };
     let access = access_of(case, known);
     let small_writes = matches!(access.work, Work::RandomWrite | Work::SyncWrite);
     // Nothing shows how many of its bits stay set, which costs platters. RAID 0 has none.
@@ -181,7 +193,14 @@ impl Ceilings<'_> {
     }
 
     fn of_the_law(&self, lines: &mut Vec<Line>) {
-        let Ok(law) = expected(self.case, self.known, self.constants) else { return };
+        let Ok(law) = expected(self.case, self.known, self.constants) else {
+            // md's limit is one whatever the members do.
+            let rate = self.known.machine.sync_speed_max;
+            if matches!(self.work(), Work::Resync | Work::Check) && rate < NO_LIMIT {
+                lines.push(Line { cause: Cause::SyncSpeed, rate, why: SYNC_SPEED.into() });
+            }
+            return;
+        };
         for (ceiling, rate) in law.ceilings() {
             let (cause, why) = match ceiling {
                 Ceiling::Disks | Ceiling::Bus => continue,
@@ -195,7 +214,7 @@ impl Ceilings<'_> {
                 Ceiling::Bitmap => (Cause::Bitmap, "an update before each write over the array"),
                 Ceiling::Flush => (Cause::Members, "each write waits for its flush"),
                 Ceiling::PlugLimit => (Cause::PlugLimit, "more than 16 members on such a kernel"),
-                Ceiling::SyncSpeed => (Cause::SyncSpeed, "md's limit of background work"),
+                Ceiling::SyncSpeed => (Cause::SyncSpeed, SYNC_SPEED),
             };
             lines.push(Line { cause, rate: *rate, why: why.to_string() });
         }

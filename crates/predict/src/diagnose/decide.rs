@@ -26,6 +26,10 @@ const SMALL_CACHE: f64 = 256.0;
 const MANY_CPUS: f64 = 4.0;
 /// ... and, where their number is known, those that take this share of them at the least.
 const SHARE_OF_CPUS: f64 = 0.3;
+/// md holds background work to its limit as closely as this.
+const NEAR_OF_MD: f64 = 0.05;
+/// A degraded array that does less than this share of a healthy one is slower.
+const SLOWER: f64 = 0.95;
 /// Writes slower than this share of what they were with a cache.
 const WITHOUT_CACHE: f64 = 0.8;
 
@@ -118,11 +122,14 @@ pub fn diagnose(case: &Case, fitted: &Fitted) -> Diagnosis {
     if ceilings::disprove(case, &mut known, &ceilings, law.as_ref()) {
         ceilings = ceilings::lines(case, &known, &fitted.constants);
     }
-    let signs = evidence::signs(case, &known);
     let law = ceilings::expected(case, &known, &fitted.constants);
     let source = known.source(case.access.work).unwrap_or(Source::Assumed);
     let source = if known.assumed.is_some() { source.max(Source::Assumed) } else { source };
     let expected = law.map(|law| interval(case, &known, &law, source, fitted));
+    let mut signs = evidence::signs(case, &known);
+    let degraded =
+        expected.as_ref().ok().and_then(|healthy| degraded(case, &known, healthy, fitted));
+    signs.extend(degraded.as_ref().and_then(|degraded| sign_of_missing(case, degraded)));
     let constants = &fitted.constants;
     let deciding = Deciding { case, known: &known, constants, ceilings: &ceilings, signs: &signs };
     let (verdict, because) = deciding.verdict(expected.as_ref().ok());
@@ -160,6 +167,29 @@ fn interval(
     Expected { value: law.value, low, high, source }
 }
 
+/// What the array does without its missing members, where that is less than `healthy`. Background
+/// work is what brings them back, and as fast.
+fn degraded(case: &Case, known: &Known, healthy: &Expected, fitted: &Fitted) -> Option<Expected> {
+    let missing = case.array.missing;
+    if missing == 0 || evidence::is_background_work(case.access.work) {
+        return None;
+    }
+    let law = ceilings::expected_without(missing, case, known, &fitted.constants).ok()?;
+    let degraded = interval(case, known, &law, healthy.source, fitted);
+    (degraded.value < SLOWER * healthy.value).then_some(degraded)
+}
+
+/// Missing members, unless the figure is below what the array does without them.
+fn sign_of_missing(case: &Case, degraded: &Expected) -> Option<Sign> {
+    let Array { missing, members, .. } = case.array;
+    let unit = case.access.work.unit();
+    let words = format!(
+        "{missing} of {members} members missing: {:.0} {unit} are expected without",
+        degraded.value
+    );
+    (case.measured >= degraded.low).then_some(Sign { cause: Cause::Degraded, words, is_weak: true })
+}
+
 struct Deciding<'a> {
     case: &'a Case,
     known: &'a Known,
@@ -184,7 +214,8 @@ impl Deciding<'_> {
 
     fn is_near(&self, line: &Line) -> bool {
         let ratio = self.measured() / line.rate;
-        (1.0 - NEAR..=1.0 + NEAR).contains(&ratio)
+        let near = if line.cause == Cause::SyncSpeed { NEAR_OF_MD } else { NEAR };
+        (1.0 - near..=1.0 + near).contains(&ratio)
     }
 
     fn sign(&self, cause: Cause) -> Option<(Verdict, Vec<String>)> {
@@ -317,9 +348,6 @@ impl Deciding<'_> {
         }
         let measured = self.measured();
         match expected {
-            _ if self.case.array.missing > 0 && !at_members => {
-                self.sign(Cause::Degraded).unwrap_or((Verdict::Unknown, Vec::new()))
-            }
             Some(expected) if measured > expected.high => (Verdict::Above, Vec::new()),
             _ if at_members => (Verdict::Members, Vec::new()),
             Some(expected) if measured >= expected.low => (Verdict::AsExpected, Vec::new()),
@@ -340,14 +368,24 @@ impl Deciding<'_> {
         if expected.is_none_or(|expected| self.measured() >= expected.low) {
             return None;
         }
-        let grows = machine.kernel.is_some_and(|kernel| kernel >= GROWING_CACHE);
+        if machine.is_shingled && is_write(access.work) {
+            let words = "the members are shingled: what a write costs depends on what was written \
+                         before";
+            return Some((Verdict::Unexplained, vec![words.to_string()]));
+        }
+        let is_stated = case.state.stripe_cache_is_stated;
+        let grows = match machine.kernel {
+            Some(kernel) => kernel >= GROWING_CACHE,
+            None => !is_stated,
+        };
         let in_order = matches!(access.work, Work::Write | Work::StreamsWrite | Work::DirectWrite);
         let parity = case.array.parities() > 0 && machine.media.rotates();
         if in_order && parity && !grows && machine.stripe_cache <= SMALL_CACHE && !case.ours {
             let words = format!(
-                "stripe_cache_size is {:.0}, {:.0} KiB of each member: what comes in pieces \
+                "stripe_cache_size is {:.0}{}, {:.0} KiB of each member: what comes in pieces \
                  (dm-crypt, LVM, a file system) is written in parts of rows",
                 machine.stripe_cache,
+                if is_stated { "" } else { " unless it was changed" },
                 machine.stripe_cache * 4.0
             );
             return Some((Verdict::Cause(Cause::StripeCache), vec![words]));

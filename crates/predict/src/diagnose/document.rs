@@ -82,7 +82,7 @@ impl Measured {
             access: Access::new(work, WriteBack::Extents),
             depth_is_unknown: true,
             request_kib: None,
-            value: sync.mb_per_s?,
+            value: sync.mb_per_s.filter(|rate| *rate > 0.0)?,
         })
     }
 }
@@ -224,6 +224,7 @@ impl Document {
             },
             ignored,
         };
+        document.state.stripe_cache_is_stated = document.says_stripe_cache;
         document.describe(pasted);
         Ok(document)
     }
@@ -308,6 +309,14 @@ pub fn rate_of(text: &str, work: Work) -> Result<f64> {
     }
 }
 
+/// Payload of TCP on Ethernet with frames of 1500 bytes, of the rate of a link.
+pub const NETWORK_PAYLOAD: f64 = 0.94;
+
+/// `1Gb/s`, `100 Mbit/s`, `10Gbps`; `125MB/s` is none.
+fn is_of_bits(rate: &str) -> bool {
+    rate.contains('b') && !rate.contains(['B', 'i']) || rate.contains("bit")
+}
+
 /// Puts the field to an error that has none.
 fn at<T>(field: String, result: Result<T>) -> Result<T> {
     result.map_err(|problem| DocumentError { field, ..problem })
@@ -379,7 +388,7 @@ fn state_of(facts: &Object<'_>) -> Result<State> {
     let action = facts.text("sync_action")?.filter(|action| action != "idle" && action != "none");
     let mb_per_s = facts.number("sync_mb_per_s")?;
     Ok(State {
-        sync: action.map(|action| Sync { action, mb_per_s }),
+        sync: action.map(|action| Sync { action, mb_per_s, position: None }),
         bitmap: facts
             .map
             .get("bitmap")
@@ -402,7 +411,7 @@ fn state_of(facts: &Object<'_>) -> Result<State> {
                 ),
             })
             .transpose()?,
-        network_mb_per_s: facts.rate("network_mb_per_s")?,
+        network_mb_per_s: facts.payload("network_mb_per_s")?,
         sync_speed_min: facts.number("sync_speed_min")?.map(|kib| kib * 1024.0 / 1e6),
         io_limits: match facts.text("io_max")? {
             Some(text) => vec![match IoLimit::parse(&text) {
@@ -705,6 +714,14 @@ impl<'a> Object<'a> {
             Ok(bytes) => Ok(Some(bytes as f64 / 1e6)),
             Err(problem) => error(self.path(key), problem.to_string()),
         }
+    }
+
+    /// The same of a network's link: of bits, what they carry besides their frames' heads.
+    fn payload(&self, key: &str) -> Result<Option<f64>> {
+        let is_of_bits =
+            self.text(key).is_ok_and(|text| text.is_some_and(|text| is_of_bits(&text)));
+        let rate = self.rate(key)?;
+        Ok(rate.map(|rate| if is_of_bits { rate * NETWORK_PAYLOAD } else { rate }))
     }
 
     fn at_least_0(&self, key: &str) -> Result<Option<f64>> {

@@ -125,11 +125,6 @@ pub fn signs(case: &Case, known: &Known) -> Vec<Sign> {
         );
         all.extend(sign(Cause::Channel, words));
     }
-    let missing = case.array.missing;
-    if missing > 0 {
-        let words = format!("{missing} of {} members missing", case.array.members);
-        all.extend(sign(Cause::Degraded, words));
-    }
     all.extend(narrow_links(case, known));
     all
 }
@@ -146,7 +141,7 @@ fn narrow_links(case: &Case, known: &Known) -> Option<Sign> {
     if at_it.is_empty() { None } else { sign(Cause::Link, at_it.join(", ")) }
 }
 
-fn is_background_work(work: Work) -> bool {
+pub fn is_background_work(work: Work) -> bool {
     matches!(work, Work::Resync | Work::Check)
 }
 

@@ -16,13 +16,15 @@ const SLOW_SEEKS: f64 = 0.7;
 /// A cache takes a write in less, us; a platter takes longer on the average.
 const CACHED_WRITE_US: f64 = 1500.0;
 /// More stripe cache than any array needs, a faster resync than any does.
-const NO_LIMIT: f64 = 1e12;
+pub const NO_LIMIT: f64 = 1e12;
 /// Random reads per second, one at a time, that no disk with platters does.
 const FLASH_READS: f64 = 500.0;
 /// The same at any depth.
 const FLASH_DEEP_READS: f64 = 1000.0;
 /// Reads in order that none does, MB/s: the fastest of 2024 does 290.
 const FLASH_MB_PER_S: f64 = 400.0;
+/// The innermost tracks are half as long as the outermost.
+const LOST_AT_THE_INNERMOST: f64 = 0.5;
 /// Requests in flight of a member that has always one to do; taken where they are unknown.
 pub const ENOUGH: f64 = 64.0;
 /// A member that has less than this share of its random reads, when all members work, waits for
@@ -130,6 +132,13 @@ impl Known {
             };
             machine.buses = found.iter().map(bus).collect();
         }
+        if let Some(rate) = rate_at_its_place(case, &machine) {
+            for work in [Work::Read, Work::Write] {
+                if let Some(one) = single.get(work) {
+                    single.replace(work, Some(one.rate * rate), one.source);
+                }
+            }
+        }
         machine.cpu_read_us_per_kib = probes.cpu_us_per_kib.or(machine.cpu_read_us_per_kib);
         machine.cpu_write_us_per_kib = machine.cpu_write_us_per_kib.or(probes.cpu_us_per_kib);
         machine.request_us = probes.cpu_us_per_request.or(machine.request_us);
@@ -194,6 +203,13 @@ impl Known {
         };
         self.single.get(work).map(|one| one.source)
     }
+}
+
+/// What is left of a platter's rate where background work is: its figures are of the outer tracks.
+fn rate_at_its_place(case: &Case, machine: &Machine) -> Option<f64> {
+    let is_background = matches!(case.access.work, Work::Resync | Work::Check);
+    let place = case.state.sync.as_ref()?.position.filter(|_| is_background)?;
+    machine.media.rotates().then_some(1.0 - LOST_AT_THE_INNERMOST * place)
 }
 
 /// Where nothing says what the members are made of: what they are taken for, and why.

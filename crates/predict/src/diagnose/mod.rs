@@ -31,7 +31,8 @@ pub use cause::Cause;
 pub use ceilings::Line;
 pub use decide::{Diagnosis, Expected, Verdict, diagnose};
 pub use document::{
-    Document, DocumentError, Measured, access_of, calibration_of, rate_of, write_back,
+    Document, DocumentError, Measured, NETWORK_PAYLOAD, access_of, calibration_of, rate_of,
+    write_back,
 };
 pub use evidence::Sign;
 pub use probe::{Probe, ProbeFigures, RandomRates, Transfer, run};

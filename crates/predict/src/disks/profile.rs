@@ -7,7 +7,7 @@ use std::fmt;
 
 use drive::{Confidence, Profile};
 
-use super::{Disk, DiskKind, Recording};
+use super::{ASSUMED, Disk, DiskKind, Recording};
 use crate::calibrate::profile_text;
 use crate::law::{Sheet, Source, Work};
 
@@ -125,6 +125,12 @@ impl Disk {
                 }
             }
         }
+        if let Some(now) = self.link_mb_per_s {
+            let link = numbers.iter_mut().find(|number| number.field == "link_mb_per_s");
+            if let Some(link) = link {
+                link.value = link.value.min(now);
+            }
+        }
         let text = profile_text(&self.name, &self.name, class.kind(), &numbers);
         Profile::parse(&text).map_err(|error| Unmodelled::Numbers(error.to_string()))
     }
@@ -150,6 +156,12 @@ impl Disk {
             sheet.single.replace(Work::RandomRead, Some(rate), Source::Sheet);
         }
         sheet.is_shingled |= self.is_shingled();
+        if self.confidence == ASSUMED {
+            for work in Work::ALL {
+                let rate = sheet.single.get(work).map(|value| value.rate);
+                sheet.single.replace(work, rate, Source::Assumed);
+            }
+        }
         Ok(sheet)
     }
 }

@@ -9,7 +9,7 @@
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Disk, DiskKind, Recording, of_model};
+use super::{ASSUMED, Disk, DiskKind, Recording, of_model};
 
 /// A disk in a text of smartctl's.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +53,8 @@ struct Said {
     form_factor: Option<String>,
     has_trim: bool,
     is_zoned: bool,
+    /// What its link carries now, MB/s.
+    link_mb_per_s: Option<f64>,
 }
 
 /// The disks of a text, in its order.
@@ -114,6 +116,7 @@ fn of_text(text: &str) -> Vec<Said> {
             "Transport protocol" => one.is_sas |= value.starts_with("SAS"),
             "TRIM Command" => one.has_trim = value.starts_with("Available"),
             "Zoned Device" => one.is_zoned = true,
+            "SATA Version is" => one.link_mb_per_s = link_in(value),
             _ => {}
         }
     }
@@ -128,6 +131,17 @@ fn bytes_in(text: &str) -> Option<f64> {
     let end = text.find(['b', '[']).unwrap_or(text.len());
     let digits: String = text[..end].chars().filter(char::is_ascii_digit).collect();
     digits.parse().ok()
+}
+
+/// `SATA 3.0, 6.0 Gb/s (current: 3.0 Gb/s)`: what the link carries now.
+fn link_in(text: &str) -> Option<f64> {
+    let (_, now) = text.split_once("(current:")?;
+    payload(now.split_once("Gb/s")?.0.trim().parse().ok()?)
+}
+
+/// MB/s of a link of SATA of so many Gb/s: ten bits on the line are a byte (8b/10b).
+fn payload(gigabits: f64) -> Option<f64> {
+    (1.0..=24.0).contains(&gigabits).then_some(100.0 * gigabits)
 }
 
 fn of_json(text: &str) -> Vec<Said> {
@@ -165,6 +179,9 @@ impl Said {
             form_factor: text("/form_factor/name"),
             has_trim: value.pointer("/trim/supported").and_then(Value::as_bool) == Some(true),
             is_zoned: value.get("zoned_device").is_some(),
+            link_mb_per_s: number("/interface_speed/current/units_per_second")
+                .zip(number("/interface_speed/current/bits_per_unit"))
+                .and_then(|(units, bits)| payload(units * bits / 1e9)),
         }
     }
 
@@ -184,6 +201,7 @@ impl Said {
                 None => return Err(SmartctlError::NoCapacity(model)),
             },
         };
+        let disk = Disk { link_mb_per_s: self.link_mb_per_s, ..disk };
         Ok(Some(Seen { model, serial: self.serial, disk, is_known }))
     }
 
@@ -228,7 +246,8 @@ impl Said {
                 Some(family) => format!("smartctl: {family}"),
                 None => "smartctl".to_string(),
             },
-            confidence: "assumed".into(),
+            link_mb_per_s: None,
+            confidence: ASSUMED.into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The catalogue's rows, names as people write them, and texts of smartctl's.
 
 use super::*;
+use crate::law::{Source, Work};
 
 #[test]
 fn every_row_is_a_disk_with_names_of_its_own() {
@@ -154,6 +155,36 @@ fn platters_that_trim_are_shingled() {
     assert!(parse_smartctl(&text).expect("a disk")[0].disk.is_shingled());
     let flash = text.replace("7200 rpm", "Solid State Device");
     assert!(!parse_smartctl(&flash).expect("a disk")[0].disk.is_shingled());
+}
+
+#[test]
+fn a_link_below_its_best_caps_what_a_disk_reads() {
+    let read = |text: &str| {
+        let seen = parse_smartctl(text).expect("a disk");
+        let sheet = seen[0].disk.sheet(32.0).expect("a class");
+        let read = sheet.single.get(Work::Read).expect("a rate");
+        (read.rate, read.source)
+    };
+    let linked =
+        |now: &str| format!("{SATA}SATA Version is: SATA 3.1, 6.0 Gb/s (current: {now})\n");
+    assert_eq!(read(&linked("1.5 Gb/s")), (150.0, Source::Sheet));
+    assert_eq!(read(&linked("6.0 Gb/s")), read(SATA));
+    let json = r#"{"device": {"protocol": "ATA"}, "model_name": "ST8000VN004-2M2101",
+        "user_capacity": {"bytes": 8001563222016}, "rotation_rate": 7200, "interface_speed":
+        {"current": {"units_per_second": 15, "bits_per_unit": 100000000}}}"#;
+    assert_eq!(read(json).0, 150.0);
+}
+
+#[test]
+fn figures_of_a_class_are_assumed() {
+    let of = |text: &str| {
+        let seen = parse_smartctl(text).expect("a disk");
+        let single = seen[0].disk.sheet(32.0).expect("a class").single;
+        let known = Work::ALL.iter().filter_map(|work| single.get(*work));
+        known.map(|one| one.source).collect::<Vec<_>>()
+    };
+    assert!(of(SAS).iter().all(|source| *source == Source::Assumed));
+    assert!(of(SATA).iter().all(|source| *source == Source::Sheet));
 }
 
 #[test]

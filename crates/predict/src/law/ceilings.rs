@@ -4,6 +4,7 @@
 //! sources. Invariant: a prediction is finite and positive, and not above its lowest ceiling.
 
 mod bitmap;
+mod direct;
 
 use md::Level;
 
@@ -77,6 +78,13 @@ impl Ceiling {
         }
     }
 }
+
+/// Requests that a disk has in flight at the most, and sorts: its own queue (NCQ of SATA). What
+/// more there is waits in the host.
+const OF_A_DISK: f64 = 32.0;
+
+/// A large request, MB.
+const LARGE_MB: f64 = 1.048576;
 
 /// The most ceilings that one workload has.
 const MOST: usize = 6;
@@ -377,16 +385,17 @@ impl Law<'_> {
         } else {
             self.add_buses(&mut all, 1.0 / self.n);
         }
-        if let Some(us) = self.cpu_us_per_kib(self.machine.cpu_read_us_per_kib, Symbol::Cr) {
-            all.add(Ceiling::Cpu, 1024.0 / us);
-        }
+        self.add_cpu(&mut all, self.machine.cpu_read_us_per_kib, Symbol::Cr);
         all.with_soft_minimum()
     }
 
-    /// CPU time of one reader or writer: of the machine where it is known, else of a usual CPU.
-    fn cpu_us_per_kib(&self, known: Option<f64>, usual: Symbol) -> Option<f64> {
-        let one = self.machine.media.is_flash() && self.access.jobs <= 1.0;
-        known.or(one.then(|| self.constant(usual)))
+    /// What the CPUs of the readers or writers let through: one for each, by the machine's CPU time
+    /// per KiB where it is known, else by that of a usual CPU.
+    fn add_cpu(&self, all: &mut Prediction, known: Option<f64>, usual: Symbol) {
+        let usual = self.machine.media.is_flash().then(|| self.constant(usual));
+        if let Some(us_per_kib) = known.or(usual) {
+            all.add(Ceiling::Cpu, self.access.jobs.max(1.0) * 1024.0 / us_per_kib);
+        }
     }
 
     fn read_of_the_disks(&self, one: f64, kept: f64) -> f64 {
@@ -416,7 +425,8 @@ impl Law<'_> {
     fn row_time(&self, tau: f64, jump: f64) -> f64 {
         let (p, nd) = (f64::from(self.array.parities()), self.array.data_members());
         let skipped = p * tau;
-        let stall = if jump < skipped {
+        // Of a deep queue each member has the next request already.
+        let stall = if jump < skipped || self.access.work == Work::DirectRead {
             0.0
         } else {
             let symbol = if self.machine.is_at_least(2, 6, 20) { Symbol::Sn } else { Symbol::So };
@@ -442,9 +452,7 @@ impl Law<'_> {
         }
         all.add(Ceiling::Disks, 1.0 / time);
         self.add_buses(&mut all, 1.0 / data);
-        if let Some(us) = self.cpu_us_per_kib(self.machine.cpu_write_us_per_kib, Symbol::Cw) {
-            all.add(Ceiling::Cpu, 1024.0 / us);
-        }
+        self.add_cpu(&mut all, self.machine.cpu_write_us_per_kib, Symbol::Cw);
         self.add_raid_thread(&mut all, self.constant(Symbol::Rt));
         Ok(all.with_soft_minimum())
     }
@@ -513,8 +521,10 @@ impl Law<'_> {
         // One request in flight keeps one member busy.
         let busy = self.busy(self.access.depth);
         if !self.machine.media.is_flash() {
-            // A member has its share of the queue, and sorts the less.
-            let sorted = busy.powf(1.0 - self.queue_gain());
+            // A member has its share of the queue, and sorts the less, unless its own is full.
+            let alone = self.access.depth.min(OF_A_DISK);
+            let share = (self.access.depth / busy).min(OF_A_DISK);
+            let sorted = busy * (share / alone).powf(self.queue_gain());
             // The copies that are read lie in the outer half.
             let far =
                 matches!((self.array.level, self.array.copies), (Level::Raid10, Copies::Far(_)));
@@ -696,7 +706,12 @@ impl Law<'_> {
             0 => members * chunk,
             _ => self.array.data_members() * chunk,
         };
-        let window = self.machine.read_ahead_kib.map_or(2.0 * stripe, |kib| kib * 1024.0 / 1e6);
+        let window = match self.machine.read_ahead_kib.filter(|_| !self.access.direct) {
+            Some(kib) => kib * 1024.0 / 1e6,
+            // Without read-ahead, a large request is one.
+            None if self.access.direct => (2.0 * stripe).max(LARGE_MB),
+            None => 2.0 * stripe,
+        };
         // A window below a row is on few members. Between chunks of an offset layout lie the copies
         // of others.
         let piece = (window / members).max(window.min(chunk));
@@ -734,20 +749,6 @@ impl Law<'_> {
         let mirrored = if self.array.copy_count() > 1 { 1.1 } else { 1.0 };
         let md_us = self.constant(Symbol::L0) + self.constant(Symbol::L1) * self.n;
         Ok(Prediction::only(Ceiling::Flush, 1.0 / (alone * mirrored + md_us * 1e-6)))
-    }
-
-    fn direct(&self) -> Result<Prediction, WhyNot> {
-        let writes = self.access.work == Work::DirectWrite;
-        let one = self.of_the_slowest(self.one(self.access.work)?);
-        let kept = 1.0 - self.constant(Symbol::Ab);
-        let members = if writes { self.array.data_members() } else { self.n };
-        let mut all = Prediction::none();
-        all.add(Ceiling::Disks, members * one * kept);
-        self.add_buses(&mut all, 1.0 / members);
-        if writes {
-            self.add_raid_thread(&mut all, self.constant(Symbol::Rt));
-        }
-        Ok(all.with_soft_minimum())
     }
 
     fn resync(&self) -> Result<Prediction, WhyNot> {

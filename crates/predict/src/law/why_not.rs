@@ -17,6 +17,8 @@ pub enum WhyNot {
     Degraded,
     /// A level without an equation: linear, nested parity.
     Level,
+    /// Near copies, and far or offset ones of each.
+    TwoKindsOfCopies,
     /// Not Linux md: hardware RAID, ZFS, btrfs.
     NotMd,
     /// It is not known whether the members rotate.
@@ -54,6 +56,7 @@ impl WhyNot {
             WhyNot::MixedMirror => "mixed mirrors under load",
             WhyNot::Degraded => "more members are missing than the law has an equation for",
             WhyNot::Level => "level without an equation",
+            WhyNot::TwoKindsOfCopies => "near copies together with far or offset ones",
             WhyNot::NotMd => "not Linux md",
             WhyNot::Media => "members of unknown kind: disks with platters, or flash",
             WhyNot::Members => "number of members unknown",

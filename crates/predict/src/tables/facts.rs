@@ -3,6 +3,7 @@
 use serde_json::Value;
 use spec::units::parse_rate;
 
+use crate::disks::{find, of_model};
 use crate::law::{Bus, Kernel, Machine, Media};
 
 use super::lenient::{Fields, kib, number, plain_key, rate};
@@ -246,8 +247,12 @@ fn says_shingled(text: &str) -> bool {
 
 fn is_shingled(fields: Fields<'_>) -> bool {
     let named = ["media", "type", "kind", "model", "class", "name"];
+    // Few makers say it: the catalogue does.
+    let model = fields.text(&["model"]);
+    let known = model.and_then(|model| of_model(&model).or_else(|| find(&model).ok()));
     named.iter().any(|key| fields.text(&[key]).is_some_and(|text| says_shingled(&text)))
         || fields.flag(&["shingled", "smr"]) == Some(true)
+        || known.is_some_and(|disk| disk.is_shingled())
 }
 
 /// What disks are of which nothing is stated.
@@ -359,6 +364,13 @@ mod tests {
         assert_eq!(one.machine.stripe_cache, 16384.0);
         assert_eq!(one.machine.slowest_mb_per_s, Some(110.0));
         assert!((one.access_s.unwrap() - 0.01446).abs() < 1e-5);
+    }
+
+    #[test]
+    fn models_that_the_catalogue_has_as_shingled_are() {
+        let of = |model: &str| facts(json!({"disks": [{"model": model}]})).machine.is_shingled;
+        assert!(of("WD40EFAX") && of("WDC WD40EFAX-68JH4N0"));
+        assert!(!of("WD80EFAX") && !of("ACME 1"));
     }
 
     #[test]

@@ -59,23 +59,38 @@ pub fn level_and_copies(level: &str, layout: &str) -> Result<(LevelWord, bool), 
     if rest.starts_with([',', '/', '&']) && rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
         return Err(WhyNot::Level);
     }
-    let copies = copies(layout).or_else(|| copies(rest)).unwrap_or(Copies::Near(2));
+    let copies = match copies(layout)? {
+        None => copies(rest)?.unwrap_or(Copies::Near(2)),
+        Some(copies) => copies,
+    };
     Ok((LevelWord::Md(level, copies), degraded))
 }
 
-/// `f2`, `far=2`, `(default n2)`, `offset`, `,f3`; without a number two copies.
-fn copies(text: &str) -> Option<Copies> {
+/// `f2`, `far=2`, `(default n2)`, `offset`, `,f3`; without a number two copies. Of `near=1, far=2`,
+/// as mdadm of before 2010 has it, the part with copies counts.
+///
+/// # Errors
+/// Near copies, and far or offset ones of each.
+fn copies(text: &str) -> Result<Option<Copies>, WhyNot> {
     let tokens = tokens(&text.to_ascii_lowercase());
-    tokens.iter().enumerate().find_map(|(index, token)| {
-        let next = tokens.get(index + 1).and_then(|next| next.parse().ok());
-        let count = next.filter(|count| (2..=16).contains(count)).unwrap_or(2);
-        match token.as_str() {
-            "f" | "far" => Some(Copies::Far(count)),
-            "n" | "near" => Some(Copies::Near(count)),
-            "o" | "offset" => Some(Copies::Offset(count)),
-            _ => None,
-        }
-    })
+    let named = tokens.iter().enumerate().filter_map(|(index, token)| {
+        let of: fn(u32) -> Copies = match token.as_str() {
+            "f" | "far" => Copies::Far,
+            "n" | "near" => Copies::Near,
+            "o" | "offset" => Copies::Offset,
+            _ => return None,
+        };
+        let next: Option<u32> = tokens.get(index + 1).and_then(|next| next.parse().ok());
+        (next != Some(1)).then_some((of, next.filter(|count| (2..=16).contains(count))))
+    });
+    let all: Vec<(Copies, bool)> =
+        named.map(|(of, count)| (of(count.unwrap_or(2)), count.is_some())).collect();
+    let mut counted = all.iter().filter(|(_, is_counted)| *is_counted).map(|(copies, _)| copies);
+    let first = counted.next();
+    if counted.any(|other| Some(other) != first) {
+        return Err(WhyNot::TwoKindsOfCopies);
+    }
+    Ok(all.first().map(|(copies, _)| *copies))
 }
 
 /// Runs of letters and runs of digits.
@@ -315,6 +330,10 @@ mod tests {
             ("raid10", "f2", md(Level::Raid10, Copies::Far(2))),
             ("raid10,f2", "", md(Level::Raid10, Copies::Far(2))),
             ("RAID10-far", "", md(Level::Raid10, Copies::Far(2))),
+            ("raid10", "near=1, far=2", md(Level::Raid10, Copies::Far(2))),
+            ("raid10", "near=1, offset=3", md(Level::Raid10, Copies::Offset(3))),
+            ("raid10", "near=3, far=1", md(Level::Raid10, Copies::Near(3))),
+            ("raid10", "near=2, far=2", Err(WhyNot::TwoKindsOfCopies)),
             ("raid10n3", "", md(Level::Raid10, Copies::Near(3))),
             ("raid 10 o2", "", md(Level::Raid10, Copies::Offset(2))),
             ("raid1+0", "", md(Level::Raid10, near)),

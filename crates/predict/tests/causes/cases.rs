@@ -74,6 +74,11 @@ pub fn reading() -> Case {
     }
 }
 
+/// Background work, of which it is not known where it is.
+pub fn sync(action: &str, mb_per_s: Option<f64>) -> Sync {
+    Sync { action: action.into(), mb_per_s, position: None }
+}
+
 /// The same array, written in order.
 pub fn writing() -> Case {
     let mut case = reading();
@@ -507,12 +512,12 @@ pub fn sick() -> Vec<(Cause, Change, Change)> {
             Cause::Background,
             || {
                 let mut case = scaled(reading(), 0.5);
-                case.state.sync = Some(Sync { action: "check".into(), mb_per_s: Some(60.0) });
+                case.state.sync = Some(sync("check", Some(60.0)));
                 case
             },
             || {
                 let mut case = reading();
-                case.state.sync = Some(Sync { action: "idle".into(), mb_per_s: None });
+                case.state.sync = Some(sync("idle", None));
                 case
             },
         ),
@@ -662,11 +667,8 @@ pub fn sick() -> Vec<(Cause, Change, Change)> {
         (
             Cause::Degraded,
             || {
-                let mut case = scaled(reading(), 0.6);
+                let mut case = scaled(seeking(), 0.6);
                 case.array.missing = 1;
-                for member in &mut case.sample.as_mut().expect("a sample").members {
-                    member.traffic.read_mb *= 1.3;
-                }
                 case
             },
             || {

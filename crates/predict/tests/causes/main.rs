@@ -1,18 +1,20 @@
 //! Every cause, injected into figures of a healthy array, and something close to it that must not
 //! fire.
 
+mod background;
 mod cases;
+mod missing;
 
 use md::Level;
 use raidlab_predict::calibrate::SharedBus;
 use raidlab_predict::diagnose::{
-    Case, Cause, IoLimit, Layer, NarrowLink, Network, Probe, ProbeFigures, RandomRates, Sync,
-    Traffic, Verdict, diagnose,
+    Case, Cause, IoLimit, Layer, NarrowLink, Network, Probe, ProbeFigures, RandomRates, Traffic,
+    Verdict, diagnose,
 };
 use raidlab_predict::fitted::Fitted;
 use raidlab_predict::law::{Access, Array, Kernel, Media, Single, Work, WriteBack};
 
-use cases::{busy, reading, scaled, seeking, sick, threads, writing};
+use cases::{busy, reading, scaled, seeking, sick, sync, threads, writing};
 
 #[test]
 fn healthy_arrays_are_not_accused() {
@@ -252,7 +254,7 @@ fn a_sample_of_another_time_says_nothing_of_the_load() {
     threads(&mut case, &[("make", 1.0, false)]);
     assert_eq!(diagnose(&case, &fitted).signs, []);
     case = idle;
-    case.state.sync = Some(Sync { action: "check".into(), mb_per_s: None });
+    case.state.sync = Some(sync("check", None));
     assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Background));
 }
 
@@ -380,7 +382,7 @@ fn a_network_limits_what_goes_through_it() {
 #[test]
 fn figures_of_one_disk_are_not_those_of_all() {
     let fitted = Fitted::built_in();
-    let mut case = scaled(seeking(), 0.4);
+    let mut case = scaled(seeking(), 0.55);
     case.sample = None;
     case.probes.seeks.as_mut().expect("seeks").truncate(1);
     assert_eq!(diagnose(&case, &fitted).next_probe, Some(Probe::Seeks));
@@ -399,7 +401,7 @@ fn rebuilding(mb_per_s: f64, requests: f64) -> Case {
     let mut case = reading();
     case.access = Access::new(Work::Resync, WriteBack::Raw);
     case.measured = mb_per_s;
-    case.state.sync = Some(Sync { action: "recover".into(), mb_per_s: Some(mb_per_s) });
+    case.state.sync = Some(sync("recover", Some(mb_per_s)));
     let sample = case.sample.as_mut().expect("a sample");
     sample.array = Traffic {
         reads: requests,
@@ -526,8 +528,22 @@ fn what_is_left_is_named_where_nothing_was_counted() {
     let found = diagnose(&case, &fitted);
     assert_eq!(found.cause(), Some(Cause::StripeCache), "{found:#?}");
     assert!(found.is_provisional && found.needs_writes, "{found:#?}");
+    assert!(found.because[0].contains("256 unless it was changed"), "{found:#?}");
+    case.state.stripe_cache_is_stated = true;
+    assert!(diagnose(&case, &fitted).because[0].contains("is 256, 1024 KiB"));
     case.machine.stripe_cache = 8192.0;
     assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Unexplained);
+    // What was not stated is known only of a kernel that is.
+    let mut case = scaled(writing(), 0.2);
+    (case.sample, case.machine.kernel) = (None, None);
+    assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Unexplained);
+    case.state.stripe_cache_is_stated = true;
+    assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::StripeCache));
+    // Shingles cost what was written before.
+    case.machine.is_shingled = true;
+    let found = diagnose(&case, &fitted);
+    assert_eq!(found.verdict, Verdict::Unexplained);
+    assert!(found.because[0].starts_with("the members are shingled"), "{found:#?}");
     // Millions of requests take many CPUs.
     let mut case = seeking();
     (case.machine.media, case.sample) = (Media::Flash, None);

@@ -128,7 +128,9 @@ pub(super) fn read_ahead_too_small(cell: &Cell) -> Option<Finding> {
     }
     let stripe = stripe_kib(cell)?;
     let (window, ahead) = match through_page_cache(cell) {
-        // Below a file system or the page cache only the device's read-ahead counts.
+        // Below a file system or the page cache only the device's read-ahead counts; the kernel
+        // reads all of a larger request at once.
+        Some(ahead) if cell.case.block_kib > ahead? as f64 => return None,
         Some(ahead) => (ahead? as f64, ahead?),
         None => {
             let ahead = cell.case.read_ahead_kib.unwrap_or(0);

@@ -456,6 +456,9 @@ fn read_ahead_too_small() {
     cell.case.place = Some(Place { read_ahead_kib: Some(128), ..Place::default() });
     cell.derived.bound_share = None;
     assert_eq!(find(&cell)[0].command.as_deref(), Some("blockdev --setra 768 /dev/mdX"));
+    // What is requested at once is read at once.
+    let whole = cell.clone().with(|it| it.case.block_kib = 1024.0);
+    assert!(names(&whole).iter().all(|name| name != "read-ahead-too-small"));
     // A block device is read with direct I/O, without read-ahead.
     let large = Place { read_ahead_kib: Some(4096), ..Place::default() };
     let device = cell.clone().with(|it| {

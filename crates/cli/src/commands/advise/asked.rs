@@ -299,6 +299,8 @@ fn sizes(arguments: &AdviseArguments, described: &Described) -> Result<(Vec<u64>
         }
     }
     let bytes = match (given.is_empty(), described.count) {
+        // One size is that of each.
+        (false, Some(count)) if given.len() == 1 => vec![given[0]; count as usize],
         (false, Some(count)) if given.len() != count as usize => {
             bail!("--size: {} sizes for {count} disks", given.len())
         }

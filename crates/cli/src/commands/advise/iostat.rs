@@ -66,7 +66,9 @@ pub fn load(text: &str, device: Option<&str>) -> Result<Load> {
         bail!("{name} had {requests:.1} requests a second: too little load to advise on");
     }
     let mut notes = Vec::new();
-    let disks = disks(&names);
+    let all = disks(&names);
+    let disks = members(&all, &own, counted);
+    let others: Vec<&str> = all.iter().copied().filter(|disk| !disks.contains(disk)).collect();
     let flows = match is_disk(name) {
         true => [0, 1].map(|direction| own[direction].flow(direction, None)),
         false => {
@@ -79,6 +81,12 @@ pub fn load(text: &str, device: Option<&str>) -> Result<Load> {
                     disks.join(", ")
                 ),
             });
+            if !others.is_empty() {
+                notes.push(format!(
+                    "left out: {}, which moved more than the requests of {name} explain",
+                    others.join(", ")
+                ));
+            }
             [0, 1].map(|direction| own[direction].flow(direction, Some(&below[direction])))
         }
     };
@@ -86,6 +94,34 @@ pub fn load(text: &str, device: Option<&str>) -> Result<Load> {
     let in_flight = counted.iter().map(queue).sum::<f64>() / counted.len() as f64;
     let in_flight = Some(in_flight).filter(|in_flight| *in_flight > 0.0);
     Ok(Load { flows, in_flight, is_single, notes })
+}
+
+/// What md moves on one member, of what the array is requested: a bitmap, superblocks, whole pages
+/// for parts of them, and requests that are still in flight.
+const OF_A_MEMBER: f64 = 1.5;
+/// And these bytes a second, which an idle array moves as well.
+const OF_AN_IDLE_MEMBER: f64 = 65536.0;
+/// A page, of which md writes the whole where there is parity.
+const PAGE: f64 = 4096.0;
+
+/// The disks that may be members of an array: md writes to one of them no more than is written to
+/// the array, and reads no more than is read, and read before it is written. All disks, where the
+/// others do not account for the array's own requests: then something else runs on members.
+fn members<'a>(disks: &[&'a str], own: &[Mean; 2], counted: &[Reported]) -> Vec<&'a str> {
+    let [read, written] = own;
+    let written_bytes = written.bytes.max(written.per_second * PAGE);
+    let most = [read.bytes + written_bytes, written_bytes];
+    let is_possible = |disk: &&str| {
+        (0..2).all(|direction| {
+            let moved = Mean::of(&[*disk], counted, direction).bytes;
+            moved <= OF_A_MEMBER * most[direction] + OF_AN_IDLE_MEMBER
+        })
+    };
+    let possible: Vec<&str> = disks.iter().copied().filter(is_possible).collect();
+    let accounts = |direction: usize| {
+        Mean::of(&possible, counted, direction).bytes >= own[direction].bytes / OF_A_MEMBER
+    };
+    if !possible.is_empty() && accounts(0) && accounts(1) { possible } else { disks.to_vec() }
 }
 
 /// The device that is meant.
@@ -304,8 +340,7 @@ struct Word<'a> {
 
 /// The reports of tables, word by word: where lines end does not count.
 fn of_tables(text: &str) -> Result<Vec<Reported>> {
-    // Mail that is quoted.
-    let lines = text.lines().map(|line| line.trim_start_matches(['>', ' ', '\t', '|']));
+    let lines = text.lines().map(predict::pasted::unquoted);
     let words: Vec<Word<'_>> = lines
         .flat_map(|line| {
             let words = line.split_whitespace().count();
@@ -522,6 +557,29 @@ md0 200 400 800 1600 0 0
         let beside = format!("{TAR}sdz 90 90 400 400 0 0 8.0 0 0 0 0\n");
         let beside = beside.replace("sdz 90 90 400 400 0 0", "sdz 0 0 90 90 400 400");
         assert_eq!(load_of(&beside), load_of(TAR));
+    }
+
+    #[test]
+    fn disks_that_move_more_than_the_array_explains_are_none_of_its() {
+        let array = "\
+Device r/s w/s rkB/s wkB/s rrqm/s wrqm/s
+sda 100 50 400 200 0 0
+sdb 100 50 400 200 0 0
+sdc 100 50 400 200 0 0
+md0 300 75 1200 300 0 0
+";
+        let alone = load(array, None).expect("an array");
+        assert_eq!(in_words(&alone), "300/s of 4 KiB random; 75/s of 4 KiB random");
+        let system = "nvme0n1 10 800 40 409600 0 0\n";
+        let beside = load(&format!("{array}{system}"), None).expect("an array");
+        assert_eq!(beside.flows, alone.flows);
+        assert_eq!(beside.notes[0], alone.notes[0]);
+        let left_out = "left out: nvme0n1, which moved more than the requests of md0 explain";
+        assert_eq!(beside.notes[1..], [left_out]);
+        // A check reads the members, and another disk does not account for the array.
+        let checked = array.replace("100 50 400 200", "900 50 90000 200");
+        let checked = load(&format!("{checked}sdz 1 1 4 4 0 0\n"), None).expect("an array");
+        assert!(checked.notes.len() == 1 && checked.notes[0].contains("sda, sdb, sdc, sdz"));
     }
 
     #[test]

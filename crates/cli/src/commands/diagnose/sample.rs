@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use bench::metrics::meter::AllThreads;
 use bench::metrics::{Roots, Snapshot, described, host::line, whole_disk};
 use predict::diagnose::{
-    CpuSample, Measured, MemberSample, Network, Sample, Sync, Thread, Traffic,
+    CpuSample, Measured, MemberSample, NETWORK_PAYLOAD, Network, Sample, Sync, Thread, Traffic,
 };
 use predict::law::{Work, WriteBack};
 
@@ -17,8 +17,6 @@ use predict::law::{Work, WriteBack};
 const NAP: Duration = Duration::from_millis(50);
 /// Threads that are kept.
 const THREADS_MAX: usize = 16;
-/// Payload of Ethernet with frames of 1500 bytes.
-const PAYLOAD: f64 = 0.94;
 /// Requests of this size and above are of a stream, KiB.
 const STREAM_KIB: f64 = 64.0;
 /// A program whose process moves this share of the array's bytes is at work on it.
@@ -140,7 +138,7 @@ fn bytes_of(roots: &Roots, interface: &str) -> Result<[u64; 2]> {
 pub fn network_limit(roots: &Roots, interface: &str) -> Option<f64> {
     let megabits: f64 =
         line(roots.sys.join("class/net").join(interface).join("speed"))?.parse().ok()?;
-    (megabits > 0.0).then_some(megabits / 8.0 * PAYLOAD)
+    (megabits > 0.0).then_some(megabits / 8.0 * NETWORK_PAYLOAD)
 }
 
 /// The workload of a sample, and its figure: that of the array, or the background work that its

@@ -77,6 +77,7 @@ impl Target {
         }
         if !facts.is_some_and(|facts| facts.says_stripe_cache) {
             machine.stripe_cache = self.stripe_cache.unwrap_or(machine.stripe_cache);
+            state.stripe_cache_is_stated = self.stripe_cache.is_some();
         }
         machine.kernel = machine.kernel.or(self.kernel);
         machine.read_ahead_kib = machine.read_ahead_kib.or(self.read_ahead_kib);
@@ -160,6 +161,12 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         let kib: f64 = text.split_whitespace().next()?.parse().ok()?;
         Some(kib * 1024.0 / 1e6)
     };
+    // Sectors: `7509037056 / 7813774848`.
+    let position = line(block.join("md/sync_completed")).and_then(|text| {
+        let (done, all) = text.split_once('/')?;
+        let (done, all): (f64, f64) = (done.trim().parse().ok()?, all.trim().parse().ok()?);
+        Some(done / all).filter(|share| (0.0..=1.0).contains(share))
+    });
     let kernel = line(roots.proc.join("sys/kernel/osrelease"));
     Ok(Target {
         name: name.clone(),
@@ -192,7 +199,7 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         state: State {
             sync: action
                 .filter(|action| action != "idle" && action != "frozen")
-                .map(|action| Sync { action, mb_per_s: speed("sync_speed") }),
+                .map(|action| Sync { action, mb_per_s: speed("sync_speed"), position }),
             bitmap: bitmap.map(|location| location != "none"),
             write_cache: (!caches.is_empty())
                 .then(|| caches.iter().all(|cache| *cache != "write through")),
@@ -405,6 +412,7 @@ fn of_server(status: &export::control::api::Status) -> Result<Target> {
             sync: running.map(|sync| Sync {
                 action: sync.action.clone(),
                 mb_per_s: sync.speed_kib_s.map(mb_per_s),
+                position: None,
             }),
             bitmap: Some(status.bitmap_bits_set.is_some()),
             ..State::default()

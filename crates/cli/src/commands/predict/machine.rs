@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use drive::Profile;
+use predict::diagnose::rate_of;
 use predict::disks::Disk;
 use predict::law::{
     Array, Bus, FILE_BYTES, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack,
@@ -19,6 +20,7 @@ use predict::tables::{Facts, file_system, workload, write_back};
 use serde_json::Value;
 use spec::buses::Buses;
 use spec::members::MemberSet;
+use spec::units::QuantityError;
 
 use super::calibrated::Calibrated;
 use super::read_text;
@@ -100,7 +102,12 @@ fn parse_measured(text: &str) -> Result<(Work, f64)> {
         Ok(rate) => rate,
         // A unit, which may be of bits.
         Err(_) if !work.is_rate_of_operations() && rate.contains(|c: char| c.is_ascii_digit()) => {
-            spec::units::parse_rate(rate)? as f64 / 1e6
+            match spec::units::parse_rate(rate) {
+                Ok(bytes) => bytes as f64 / 1e6,
+                Err(error @ QuantityError::BitsOrBytes(_)) => return Err(error.into()),
+                // As tables and facts have it: `kB/s`, `K/s`.
+                Err(error) => rate_of(rate, work).map_err(|_| error)?,
+            }
         }
         Err(_) => return Err(syntax()),
     };
@@ -502,4 +509,25 @@ fn facts_of(path: &Path, depth: f64) -> Result<(Facts, Single)> {
         bail!("{}: an object of facts is required", path.display());
     }
     Ok(predict::tables::of_facts(facts, Some(depth)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_the_units_of_bench_and_of_tables() {
+        let of = |text: &str| parse_measured(text).map(|(_, rate)| rate);
+        for (text, rate) in [
+            ("seq-read=211", 211.0),
+            ("seq-read=211000kB/s", 216.064),
+            ("seq-read=211000K/s", 216.064),
+            ("seq-read=1Gb/s", 125.0),
+        ] {
+            assert!((of(text).expect(text) - rate).abs() < 1e-9, "{text}");
+        }
+        for text in ["seq-read=100mb/s", "seq-read=2 furlongs", "rand-read=10kB/s", "seq-read="] {
+            assert!(of(text).is_err(), "{text}");
+        }
+    }
 }

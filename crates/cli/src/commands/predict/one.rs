@@ -93,7 +93,20 @@ impl ArrayArguments {
         if !(1.0..=4_194_304.0).contains(&chunk_kib) {
             bail!("--chunk: 1K to 4G");
         }
+        check_chunk(level, self.chunk)?;
         Ok(Array { level, copies, members, chunk_kib, missing: 0 })
+    }
+}
+
+/// Whether md makes arrays of that chunk: whole pages, of all levels but RAID 0 a power of two.
+fn check_chunk(level: Level, bytes: u64) -> Result<()> {
+    const PAGE: u64 = 4096;
+    match level {
+        Level::Linear | Level::Raid1 => Ok(()),
+        Level::Raid0 if bytes.is_multiple_of(PAGE) => Ok(()),
+        Level::Raid0 => bail!("--chunk: of RAID 0 a multiple of 4K"),
+        _ if bytes >= PAGE && bytes.is_power_of_two() => Ok(()),
+        _ => bail!("--chunk: a power of two, from 4K on"),
     }
 }
 
@@ -279,4 +292,25 @@ fn prediction(answer: &Answer) -> Value {
             .map(|change| json!({"change": change.change, "ratio": change.ratio}))
             .collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_those_that_md_makes() {
+        let fits = |level, kib: u64| check_chunk(level, kib * 1024).is_ok();
+        for (level, kib, expected) in [
+            (Level::Raid5, 64, true),
+            (Level::Raid5, 48, false),
+            (Level::Raid6, 3, false),
+            (Level::Raid10, 2, false),
+            (Level::Raid0, 48, true),
+            (Level::Raid0, 3, false),
+            (Level::Raid1, 3, true),
+        ] {
+            assert_eq!(fits(level, kib), expected, "{level:?} {kib}");
+        }
+    }
 }
