@@ -371,8 +371,14 @@ fn of_document(document: &Value) -> Result<Vec<Cell>, ImportError> {
             let is_true = |depth: &u32| is_ours || each.is_some_and(|each| is_deep(each, *depth));
             access.depth = stated.filter(is_true).unwrap_or(access.depth);
         }
+        let has_options = access.is_some();
         let cell = figures_as_cell(clones[0], access, figures, unified, clones.len(), version);
-        cells.extend(cell);
+        cells.extend(cell.map(|mut cell| {
+            if let Some(all) = in_flight.filter(|_| !has_options) {
+                cell.case.depth = (all / clones.len() as f64).round().clamp(1.0, 65535.0) as u32;
+            }
+            cell
+        }));
     }
     Ok(cells)
 }
@@ -429,7 +435,12 @@ impl Figures {
             known.ok_or(ImportError::Count(name))
         };
         let bytes = sum("io_bytes", if is_old { 1024 } else { 1 })?;
-        let ops = sum("total_ios", 1)?;
+        // fio before 2.2 has no number of them, but how many in a second.
+        let by_rate = || all().filter_map(requests).sum::<f64>().round() as u64;
+        let ops = match sum("total_ios", 1)? {
+            0 => by_rate().min(COUNT_MAX),
+            ops => ops,
+        };
         let ms = all().filter_map(|of| of["runtime"].as_u64()).max().unwrap_or(0);
         if ms == 0 || bytes == 0 {
             return Ok(None);
@@ -451,11 +462,17 @@ impl Figures {
     }
 }
 
+/// Requests of one job by their rate.
+fn requests(of: &Value) -> Option<f64> {
+    Some(of["iops"].as_f64()? * of["runtime"].as_f64()? / 1e3)
+}
+
 /// Requests in flight of one job: how many in a second, times the mean time of one.
 fn in_flight(of: &Value) -> Option<f64> {
     let kinds = [("lat_ns", 1e9), ("clat_ns", 1e9), ("lat", 1e6), ("clat", 1e6)];
     let mean = kinds.iter().find_map(|(name, per_s)| Some(of[name]["mean"].as_f64()? / per_s))?;
-    let (requests, ms) = (of["total_ios"].as_f64()?, of["runtime"].as_f64()?);
+    let ms = of["runtime"].as_f64()?;
+    let requests = of["total_ios"].as_f64().or_else(|| requests(of))?;
     (ms > 0.0).then(|| requests * 1e3 / ms * mean)
 }
 
@@ -536,8 +553,8 @@ fn figures_as_cell(
         it.measured.samples = vec![sample];
         it.derived.warnings = vec![provenance(version)];
         if access.is_none() {
-            let words = "fio has no options of this job: its block is the mean of its requests, \
-                         and its depth is not known";
+            let words = "fio has no options of this job: block and depth are the mean of its \
+                         requests, and those by their latency";
             it.derived.warnings.push(words.to_string());
         }
         if unified.is_some() {
@@ -750,6 +767,14 @@ Disk stats (read/write):
         assert_eq!(cell.case.workload.known(), Some(AccessKind::RandMixed));
         assert_eq!(cell.derived.iops, 10_000.0);
         assert!(cell.derived.warnings[1].contains("not told apart"));
+    }
+
+    #[test]
+    fn jobs_without_options_and_counts_are_known_by_their_rates() {
+        let old = r#"{"fio version": "fio-2.1.3", "jobs": [{"jobname": "a", "write": {
+            "io_bytes": 245760, "iops": 2048, "runtime": 30000, "lat": {"mean": 15600.0}}}]}"#;
+        let case = read(old).cells[0].case.clone();
+        assert_eq!((case.block_kib, case.depth), (4.0, 32));
     }
 
     #[test]

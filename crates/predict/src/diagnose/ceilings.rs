@@ -23,6 +23,8 @@ pub const PIO_MB_PER_S: f64 = 17.0;
 const GAP_MS: f64 = 0.5;
 /// An interface that carries less than this share of the figure is not on the workload's way.
 const ON_THE_LINK: f64 = 0.5;
+/// Requests in flight for each member that nearly always reach it.
+const REACHES_ALL: f64 = 4.0;
 /// A ceiling of the queue counts where it reaches no more than this share of the members.
 const REACHED: f64 = 0.6;
 
@@ -163,7 +165,10 @@ impl Ceilings<'_> {
         let array = Array { missing: 0, ..self.case.array };
         // A queue that does not reach all members is a ceiling of its own.
         let depth = match self.work() {
-            Work::RandomRead => ENOUGH * self.members(),
+            Work::RandomRead => match self.known.depth {
+                Some(depth) => depth.max(REACHES_ALL * self.members()),
+                None => ENOUGH * self.members(),
+            },
             _ => self.case.access.depth,
         };
         // Not the queue, nor a bitmap: what the members could do; of an unknown kind, with nothing

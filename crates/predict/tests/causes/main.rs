@@ -382,7 +382,7 @@ fn a_network_limits_what_goes_through_it() {
 #[test]
 fn figures_of_one_disk_are_not_those_of_all() {
     let fitted = Fitted::built_in();
-    let mut case = scaled(seeking(), 0.55);
+    let mut case = scaled(seeking(), 0.45);
     case.sample = None;
     case.probes.seeks.as_mut().expect("seeks").truncate(1);
     assert_eq!(diagnose(&case, &fitted).next_probe, Some(Probe::Seeks));
