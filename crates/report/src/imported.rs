@@ -353,7 +353,7 @@ fn of_document(document: &Value) -> Result<Vec<Cell>, ImportError> {
     for clones in clones {
         let of = |direction| Figures::of(&clones, direction, is_old);
         let figures = [of("read")?, of("write")?];
-        // With unified_rw_reporting, and in our own form, they are not told apart.
+        // With unified_rw_reporting, and in our own form, they are one figure.
         let unified = if figures.iter().all(Option::is_none) { of("mixed")? } else { None };
         // A job that moved nothing, as of trims, has no access, either.
         if figures.iter().all(Option::is_none) && unified.is_none() {
@@ -558,7 +558,7 @@ fn figures_as_cell(
             it.derived.warnings.push(words.to_string());
         }
         if unified.is_some() {
-            it.derived.warnings.push("reads and writes are not told apart".to_string());
+            it.derived.warnings.push("reads and writes are one figure".to_string());
         }
         if error != 0 {
             it.derived.warnings.push(format!("fio ended this job with error {error}"));
@@ -766,7 +766,7 @@ Disk stats (read/write):
         let cell = &read(&own).cells[0];
         assert_eq!(cell.case.workload.known(), Some(AccessKind::RandMixed));
         assert_eq!(cell.derived.iops, 10_000.0);
-        assert!(cell.derived.warnings[1].contains("not told apart"));
+        assert!(cell.derived.warnings[1].contains("are one figure"));
     }
 
     #[test]

@@ -132,13 +132,7 @@ impl Known {
             };
             machine.buses = found.iter().map(bus).collect();
         }
-        if let Some(rate) = rate_at_its_place(case, &machine) {
-            for work in [Work::Read, Work::Write] {
-                if let Some(one) = single.get(work) {
-                    single.replace(work, Some(one.rate * rate), one.source);
-                }
-            }
-        }
+        slow_by_place(case, &machine, &mut single);
         machine.cpu_read_us_per_kib = probes.cpu_us_per_kib.or(machine.cpu_read_us_per_kib);
         machine.cpu_write_us_per_kib = machine.cpu_write_us_per_kib.or(probes.cpu_us_per_kib);
         machine.request_us = probes.cpu_us_per_request.or(machine.request_us);
@@ -205,11 +199,18 @@ impl Known {
     }
 }
 
-/// What is left of a platter's rate where background work is: its figures are of the outer tracks.
-fn rate_at_its_place(case: &Case, machine: &Machine) -> Option<f64> {
+/// Lowers rates of platters to the place that background work has reached: they are of the outer
+/// tracks.
+fn slow_by_place(case: &Case, machine: &Machine, single: &mut Single) {
     let is_background = matches!(case.access.work, Work::Resync | Work::Check);
-    let place = case.state.sync.as_ref()?.position.filter(|_| is_background)?;
-    machine.media.rotates().then_some(1.0 - LOST_AT_THE_INNERMOST * place)
+    let place = case.state.sync.as_ref().and_then(|sync| sync.position);
+    let Some(place) = place.filter(|_| is_background && machine.media.rotates()) else { return };
+    for work in [Work::Read, Work::Write] {
+        if let Some(one) = single.get(work) {
+            let rate = one.rate * (1.0 - LOST_AT_THE_INNERMOST * place);
+            single.replace(work, Some(rate), one.source);
+        }
+    }
 }
 
 /// Where nothing says what the members are made of: what they are taken for, and why.
