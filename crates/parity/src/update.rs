@@ -78,8 +78,8 @@ impl Change<'_> {
         xor(isa, load(isa, self.old, at), load(isa, self.new, at))
     }
 
-    /// The same with the ends of both blocks at the end of the parity, where the compiler sees them:
-    /// they are looked at once, and not in each group.
+    /// The same with the ends of both blocks at the end of the parity, where the compiler sees
+    /// them: they are looked at once, and not in each group.
     #[inline(always)]
     fn up_to(&self, len: usize) -> Self {
         Change { exponent: self.exponent, old: &self.old[..len], new: &self.new[..len] }

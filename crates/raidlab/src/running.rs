@@ -135,7 +135,7 @@ impl RunningArray {
     }
 
     /// Completes requests in flight, flushes, and marks the metadata clean, unless a resync has not
-    /// ended: that goes on at the next start.
+    /// ended: that continues at the next start.
     ///
     /// # Errors
     /// The array could not be marked clean, as while a clone of [`Self::io`] is held, which may

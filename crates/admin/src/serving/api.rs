@@ -231,7 +231,7 @@ pub struct Stopped {
     pub done: String,
     /// The array was flushed, and marked clean on enough members; what is served read-only is.
     pub clean: bool,
-    /// Why it is not, unless only a resync has not ended, which goes on at the next start.
+    /// Why it is not, unless only a resync has not ended, which continues at the next start.
     pub problem: Option<String>,
 }
 

@@ -127,7 +127,7 @@ struct Findings {
 pub enum Ended {
     /// It is marked clean.
     Clean,
-    /// A resync has not ended: it goes on at the next start.
+    /// A resync has not ended: it continues at the next start.
     Resyncing,
     /// The same, and a member is missing: the next start has to be forced.
     DegradedResyncing,

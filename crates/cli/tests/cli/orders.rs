@@ -101,7 +101,7 @@ fn what_a_resync_copies_from_is_not_failed_and_the_end_says_that_it_is_open() {
     let ran = order(&dir, "stop data --json").code(0);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
     assert_eq!(json["clean"], false, "{json}");
-    assert!(json["done"].as_str().is_some_and(|it| it.contains("goes on at the next start")));
+    assert!(json["done"].as_str().is_some_and(|it| it.contains("continues at the next start")));
     drop(server);
     // The other copy may go; but what is left open then is said, and no success.
     let server = Server::start(&dir, &format!("{all} {options}"));

@@ -49,7 +49,7 @@ pub fn expected(case: &Case, known: &Known, constants: &Constants) -> Result<Pre
     expected_without(0, case, known, constants)
 }
 
-/// The same with so many members missing.
+/// The same with a number of members missing.
 pub fn expected_without(
     missing: u32,
     case: &Case,

@@ -139,7 +139,7 @@ fn link_in(text: &str) -> Option<f64> {
     payload(now.split_once("Gb/s")?.0.trim().parse().ok()?)
 }
 
-/// MB/s of a link of SATA of so many Gb/s: ten bits on the line are a byte (8b/10b).
+/// MB/s of a link of SATA of a rate in Gb/s: ten bits on the line are a byte (8b/10b).
 fn payload(gigabits: f64) -> Option<f64> {
     (1.0..=24.0).contains(&gigabits).then_some(100.0 * gigabits)
 }

@@ -366,7 +366,8 @@ impl NbdFront {
     }
 }
 
-/// Refuses what is named and cannot be: a server's name, a directory or a program that is not there.
+/// Refuses what is named and cannot be: a server's name, a directory or a program that is not
+/// there.
 fn check_places(arguments: &ServeArguments) -> Result<()> {
     // One without a slash is looked for in PATH when it is run.
     let program = arguments.program.iter().find(|it| it.components().count() > 1 && !it.is_file());
@@ -535,7 +536,7 @@ fn stop_array(opened: Opened) -> (Ending, Stopped) {
     let problem = match stopped {
         Ok(Ended::Clean) => return (Ending::Fine, ended(true, "")),
         Ok(Ended::Resyncing) => {
-            let more = "; its resync has not ended, and goes on at the next start";
+            let more = "; its resync has not ended, and continues at the next start";
             return (Ending::Fine, ended(false, more));
         }
         Ok(Ended::DegradedResyncing) => {
