@@ -78,7 +78,7 @@ impl JsonOut {
         };
         match overlaps(used, path) {
             Some(how) => Err(anyhow!("--json {}: {how}; name another file", path.display())),
-            None => check_replaceable(path).map_err(of_option("--json")),
+            None => check_replaceable(path, b"{").map_err(of_option("--json")),
         }
     }
 
@@ -131,12 +131,12 @@ pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     file.set_len(0).and_then(|()| file.write_all_at(text, 0)).with_context(failed)
 }
 
-/// Refuses what [`replace_record`] would not write over.
-pub fn check_replaceable(path: &Path) -> Result<()> {
+/// Refuses what [`replace_record`] would not write over with a text that begins so.
+pub fn check_replaceable(path: &Path, beginning: &[u8]) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_file() || there.file_type().is_block_device() => {
             let file = open_replaceable(path)?;
-            refuse_another_kind(&file, &[]).with_context(|| path.display().to_string())
+            refuse_another_kind(&file, beginning).with_context(|| path.display().to_string())
         }
         Ok(there) if there.is_dir() => open_replaceable(path).map(drop),
         // A file that does not exist is created when there is something to write.
@@ -146,6 +146,8 @@ pub fn check_replaceable(path: &Path) -> Result<()> {
 
 /// How much of a file is looked at to see that it is a text.
 const HEAD_BYTES: usize = 64 << 10;
+/// How a Parquet file begins.
+const PARQUET: &[u8] = b"PAR1";
 
 /// Refuses a file that cannot be an earlier output of the same kind: an image, for instance, of a
 /// member without a superblock.
@@ -153,16 +155,18 @@ fn refuse_another_kind(file: &LockedFile, new: &[u8]) -> Result<()> {
     let mut head = vec![0; HEAD_BYTES];
     let read = file.read_at(&mut head, 0)?;
     let old = &head[..read];
-    if !new.contains(&0) && old.contains(&0) {
+    let is_table = new.starts_with(PARQUET);
+    if !is_table && old.contains(&0) {
         bail!("it exists, and holds no text; name another file");
     }
     let fits = match (old.first(), new.first()) {
+        (Some(_), _) if is_table => old.starts_with(PARQUET),
         (Some(old), Some(b'{')) => matches!(old, b'{' | b'['),
         (Some(old), Some(b'<')) => *old == b'<',
         _ => true,
     };
     if !fits {
-        bail!("it exists, and holds another kind of text; name another file");
+        bail!("it exists, and holds something else; name another file");
     }
     Ok(())
 }

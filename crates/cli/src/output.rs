@@ -39,12 +39,13 @@ impl Outputs {
         if html.is_some() && html == json {
             bail!("--json and --html name the same file");
         }
-        let files = [("--json", json), ("--html", html)];
-        for (option, path) in files.into_iter().filter_map(|(option, path)| Some((option, path?))) {
+        let files = [("--json", json, b"{"), ("--html", html, b"<")];
+        for (option, path, beginning) in files {
+            let Some(path) = path else { continue };
             if is_stdout(path) {
                 continue;
             }
-            check_replaceable(path).map_err(of_option(option))?;
+            check_replaceable(path, beginning).map_err(of_option(option))?;
             let is_new = !path.exists();
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
             opened.with_context(|| format!("{option} {}: cannot write", path.display()))?;

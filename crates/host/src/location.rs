@@ -70,8 +70,25 @@ impl Location {
     /// Parses the syntax above.
     ///
     /// # Errors
-    /// When a number is not a multiple of 512, does not fit, or the size is 0.
+    /// When a number is not a multiple of 512, does not fit, or the size is 0; or where a file has
+    /// the name of a part, and another one that of the file which the part would be of.
     pub fn parse(text: &OsStr) -> Result<Location, LocationError> {
+        let exists = |path: &Path| path.symlink_metadata().is_ok();
+        match Location::by_syntax(text) {
+            Ok(part) if part.path == text || !exists(text.as_ref()) => Ok(part),
+            Ok(part) if exists(&part.path) => Err(LocationError {
+                given: text.to_string_lossy().into_owned(),
+                problem: "a file has this name, and another one the name in front of '@': with \
+                          '@0' behind it the first one is meant",
+            }),
+            Err(error) if !exists(text.as_ref()) => Err(error),
+            // A file may have such a name.
+            _ => Ok(Location::whole(text)),
+        }
+    }
+
+    /// The same, whatever files there are.
+    fn by_syntax(text: &OsStr) -> Result<Location, LocationError> {
         let given = if text.is_empty() { "''".into() } else { text.to_string_lossy() };
         let fail = |problem| LocationError { given: given.clone().into_owned(), problem };
         let bytes = text.as_bytes();
@@ -88,17 +105,6 @@ impl Location {
             }
             return Ok(Location::whole(text));
         };
-        let exists = |path: &[u8]| Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
-        if exists(bytes) {
-            // A file may have such a name.
-            return match exists(&bytes[..at]) {
-                false => Ok(Location::whole(text)),
-                true => Err(fail(
-                    "a file has this name, and another one the name in front of '@': with '@0' \
-                     behind it the first one is meant",
-                )),
-            };
-        }
         if at == 0 {
             return Err(fail("a member has a path in front of '@'"));
         }
@@ -188,7 +194,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
         let is_plain = || {
-            let plain = Location::parse(self.path.as_os_str());
+            let plain = Location::by_syntax(self.path.as_os_str());
             plain.is_ok_and(|location| location.path == self.path)
         };
         if self.offset != 0 || self.size.is_some() || !is_plain() {

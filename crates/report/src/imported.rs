@@ -312,7 +312,12 @@ fn of_fio(text: &str) -> Result<Record, ImportError> {
     let mut rest = text;
     while let Some(begin) = begin_of_fio(rest) {
         let mut documents = serde_json::Deserializer::from_str(&rest[begin..]).into_iter::<Value>();
-        let document = documents.next().unwrap_or(Ok(Value::Null))?;
+        let document = match documents.next().unwrap_or(Ok(Value::Null)) {
+            Ok(document) => document,
+            // One that was cut off behind whole ones, as of a run that was interrupted.
+            Err(_) if record.is_some() => break,
+            Err(error) => return Err(error.into()),
+        };
         // What follows it is not looked at, unless it is another.
         rest = &rest[begin + documents.byte_offset()..];
         let record = record.get_or_insert_with(|| begun(&document));
@@ -517,8 +522,11 @@ fn figures_as_cell(
     clones: usize,
     version: &str,
 ) -> Option<Cell> {
-    let has = |one: &Option<Figures>| one.is_some() || unified.is_some();
-    let kind = |random| match (random, has(&reads), has(&writes)) {
+    // Of unified figures the job says which there are.
+    let percent = access.as_ref().map_or(50, |access| access.read_percent);
+    let has_reads = reads.is_some() || unified.is_some() && percent > 0;
+    let has_writes = writes.is_some() || unified.is_some() && percent < 100;
+    let kind = |random| match (random, has_reads, has_writes) {
         (true, true, true) => AccessKind::RandMixed,
         (true, true, false) => AccessKind::RandRead,
         (true, false, _) => AccessKind::RandWrite,

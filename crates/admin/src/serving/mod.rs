@@ -129,7 +129,7 @@ pub enum Ended {
     Clean,
     /// A resync has not ended: it continues at the next start.
     Resyncing,
-    /// The same, and a member is missing: the next start has to be forced.
+    /// The same of an array with parity that lacks a member: the next start has to be forced.
     DegradedResyncing,
 }
 
@@ -240,12 +240,14 @@ impl Serving {
             Ok(array) => {
                 array.pause_background(BackgroundWork::Resync, true);
                 let is_open = array.metadata().is_some_and(|it| it.resync_offset.is_some());
-                let is_degraded = !array.failed().is_empty();
+                // Copies start without force; a member that is being rebuilt counts as missing.
+                let has_parity = shared.served.geometry.level().has_parity();
+                let is_degraded = array.metadata().is_some_and(|it| it.degraded > 0);
                 array.stop()?;
-                Ok(match (is_open, is_degraded) {
-                    (false, _) => Ended::Clean,
-                    (true, false) => Ended::Resyncing,
-                    (true, true) => Ended::DegradedResyncing,
+                Ok(match is_open {
+                    false => Ended::Clean,
+                    true if has_parity && is_degraded => Ended::DegradedResyncing,
+                    true => Ended::Resyncing,
                 })
             }
             Err(held) => held.flush().and(Err(ArrayError::Unclean)),

@@ -236,8 +236,12 @@ impl Observer {
             self.log.put(EventKind::Note, note);
         }
         self.mismatches();
+        // First: what begins in between is running, or over, in the other.
+        let mut findings = self.shared.findings.lock().expect("the list lock is not poisoned");
+        let begun = findings.begun.take();
+        drop(findings);
         let background = array.background();
-        self.background(&background);
+        self.background(begun, &background);
         if is_quiet {
             // What the array lacked from the start, and what has no event.
             let has_less = !there.is_superset(&self.in_service);
@@ -322,17 +326,23 @@ impl Observer {
         self.log.put_at(at, EventKind::MismatchFound, device, text);
     }
 
-    fn background(&mut self, now: &[BackgroundStatus]) {
-        let mut findings = self.shared.findings.lock().expect("the list lock is not poisoned");
-        let begun = findings.begun.take();
-        drop(findings);
+    /// `begun`: a scrub since the last look.
+    fn background(&mut self, begun: Option<BackgroundWork>, now: &[BackgroundStatus]) {
+        let is_scrub = |work| matches!(work, BackgroundWork::Check | BackgroundWork::Repair);
+        let is_running = |it: &BackgroundStatus| it.state == BackgroundState::Running;
+        let array = &self.shared.array;
+        if now.iter().any(|it| is_scrub(it.work) && is_running(it)) && !array.failed().is_empty() {
+            // Nothing is proven by redundancy that is not there. One that waits for a rebuild may
+            // be of a whole array.
+            array.stop_scrub();
+        }
         if let Some(work) = begun
             && !self.syncs.contains_key(&work)
         {
             self.log.put(EventKind::RebuildStarted, format!("{} has begun", work.name()));
             self.syncs.insert(work, 0);
         }
-        for status in now.iter().filter(|it| it.state == BackgroundState::Running) {
+        for status in now.iter().filter(|it| is_running(it)) {
             let done = status.progress.position * 100 / status.progress.total.max(1);
             let fifth = (done / 20 * 20).min(80) as u8;
             let action = status.work.name();
@@ -353,8 +363,7 @@ impl Observer {
         let ended: Vec<_> = self.syncs.keys().copied().filter(|work| !is_there(work)).collect();
         for work in ended {
             self.syncs.remove(&work);
-            let is_scrub = matches!(work, BackgroundWork::Check | BackgroundWork::Repair);
-            let text = match is_scrub && !self.shared.array.failed().is_empty() {
+            let text = match is_scrub(work) && !self.shared.array.failed().is_empty() {
                 true => format!("{} was stopped: the array is degraded", work.name()),
                 false => format!("{} has ended", work.name()),
             };

@@ -381,9 +381,7 @@ impl Serving {
     pub fn fail(&self, device: &str, stop: &AtomicBool) -> Result<String, ManageError> {
         let (slot, Device { name, number, replaces, .. }) = self.serving(device)?;
         let array = &self.shared.array;
-        if replaces {
-            array.fail_replacement(slot);
-        } else {
+        if !replaces {
             if self.is_needed_by_a_resync(slot) {
                 return Err(ManageError::Resyncing { device: name, slot: slot.0 });
             }
@@ -395,11 +393,24 @@ impl Serving {
         // What replaces a member has its slot as soon as it is out.
         let is_it = |it: &Device| it.number == number && it.name == name;
         let is_in = |it: &Device| is_it(it) && it.state != DeviceState::Faulty;
-        let is_out = || !self.shared.devices().iter().any(is_in);
-        let may_be_out = replaces || self.shared.devices().iter().any(|it| it.replaces);
-        match may_be_out && wait_until(is_out, stop, OUT_WITHIN) == Waited::Until {
-            true => Ok(name),
-            false => Err(ManageError::LastCopy { device: name, slot: slot.0 }),
+        let is_out = || {
+            if replaces {
+                // It may not have its place yet.
+                array.fail_replacement(slot);
+            }
+            !self.shared.devices().iter().any(is_in)
+        };
+        let is_joining = array.metadata().is_some_and(|it| it.joining > 0);
+        let is_replaced = self.shared.devices().iter().any(|it| it.replaces);
+        match (replaces || is_joining || is_replaced || is_out())
+            .then(|| wait_until(is_out, stop, OUT_WITHIN))
+        {
+            Some(Waited::Until) => Ok(name),
+            Some(Waited::Stopping) => Err(ManageError::Stopping(name)),
+            Some(Waited::TooLong) if replaces => Err(ManageError::NotRecorded(name)),
+            Some(Waited::TooLong) | None => {
+                Err(ManageError::LastCopy { device: name, slot: slot.0 })
+            }
         }
     }
 
@@ -421,7 +432,9 @@ impl Serving {
     pub fn scrub(&self, action: ScrubAction) -> Result<(), ManageError> {
         let array = &self.shared.array;
         let begin = |mode| {
-            let missing = array.failed().len();
+            // What joins is rebuilt first.
+            let joining = array.metadata().map_or(0, |it| it.joining);
+            let missing = array.failed().len().saturating_sub(joining);
             if missing > 0 {
                 let members = self.shared.served.geometry.members();
                 return Err(crate::Degraded { missing, members }.into());

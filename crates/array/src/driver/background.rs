@@ -316,7 +316,6 @@ impl Driver {
 
     /// Issues the next ranges.
     pub(super) fn feed_background(&mut self) {
-        self.stop_scrub_if_degraded();
         for work in &KINDS {
             if self.loop_of(*work).is_some() {
                 self.feed(*work);

@@ -1,7 +1,7 @@
 //! Scrubs: when one may begin, and how far it has come.
 //!
-//! Invariant: a scrub that is stopped, or whose driver stops, or whose array loses a member, ends
-//! with the ranges in flight. Part of `driver`.
+//! Invariant: a scrub that is stopped, or whose driver stops, ends with the ranges in flight. Part
+//! of `driver`.
 
 use engine::{
     BackgroundLoop, BackgroundWork, DEFAULT_RESYNC_STEP, HostOp, Mismatch, RequestError, ScrubMode,
@@ -31,8 +31,7 @@ pub struct ScrubStatus {
 
 impl Driver {
     /// Begins a scrub at this position, in place of one that has ended. `false`: the array has no
-    /// redundancy or lacks a member that is not being rebuilt, a scrub is running, or host buffers
-    /// are too small for 4 KiB of each copy.
+    /// redundancy, a scrub is running, or host buffers are too small for 4 KiB of each copy.
     pub fn start_scrub(&mut self, mode: ScrubMode, from: u64) -> bool {
         let step = match self.geometry().kind() {
             Kind::Striped(_) => return false,
@@ -41,7 +40,7 @@ impl Driver {
             Kind::Parity(_) => DEFAULT_RESYNC_STEP,
         };
         let is_running = self.loop_of(BackgroundWork::Check).is_some_and(BackgroundLoop::is_active);
-        if step == 0 || is_running || !self.failed().is_empty() {
+        if step == 0 || is_running {
             return false;
         }
         self.begin_once(HostOp::Scrub(mode), step, from);
@@ -66,15 +65,6 @@ impl Driver {
     /// be resumed.
     pub fn stop_scrub(&mut self) {
         self.cancel(BackgroundWork::Check);
-    }
-
-    /// Nothing is proven by redundancy that is not there.
-    pub(super) fn stop_scrub_if_degraded(&mut self) {
-        let is_active = self.loop_of(BackgroundWork::Check).is_some_and(BackgroundLoop::is_active);
-        if is_active && !self.failed().is_empty() {
-            tracing::warn!("scrub stopped: the array is degraded");
-            self.stop_scrub();
-        }
     }
 
     /// What scrubs have found in this shard since the last call.

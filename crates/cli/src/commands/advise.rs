@@ -258,7 +258,7 @@ fn check_html(arguments: &AdviseArguments) -> Result<()> {
     if arguments.json.is(html) {
         bail!("--json and --html: name two files");
     }
-    check_replaceable(html).map_err(of_option("--html"))
+    check_replaceable(html, b"<").map_err(of_option("--html"))
 }
 
 /// The drives that `--verify` runs on.

@@ -64,7 +64,7 @@ pub fn run(arguments: &CompareArguments) -> Result<Ending> {
         bail!("only one format can go to stdout");
     }
     if let Some(page) = page.filter(|_| !page_to_stdout) {
-        check_replaceable(page).map_err(of_option("--markdown"))?;
+        check_replaceable(page, b"").map_err(of_option("--markdown"))?;
         if arguments.json.is(page) {
             bail!("--json and --markdown: name two files");
         }

@@ -103,11 +103,38 @@ fn what_a_resync_copies_from_is_not_failed_and_the_end_says_that_it_is_open() {
     assert_eq!(json["clean"], false, "{json}");
     assert!(json["done"].as_str().is_some_and(|it| it.contains("continues at the next start")));
     drop(server);
-    // The other copy may go; but what is left open then is said, and no success.
+    // The other copy may go: copies start without force.
     let server = Server::start(&dir, &format!("{all} {options}"));
     until("the resync", || status(&dir)["sync"]["action"] == "resync");
     order(&dir, "fail data 1").code(0);
+    order(&dir, "stop data").code(0);
     drop(server);
+    let server = Server::start(&dir, &format!("{} {options}", disks[0]));
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+}
+
+/// The next start of such an array is refused without force: its end is no success.
+#[test]
+fn a_degraded_array_with_an_open_resync_does_not_end_well() {
+    let dir = Dir::new();
+    let disks: Vec<String> = (0..3).map(|disk| dir.file(&format!("d{disk}.img"))).collect();
+    for (disk, seed) in disks.iter().zip([3, 5, 7]) {
+        let image = File::create(disk).expect("an image");
+        image.write_all_at(&pattern(24 << 20, seed), 0).expect("it is filled");
+    }
+    let words = "create --force --no-resync --level 5 --raid-devices 3 --name data \
+                 --homehost none";
+    raidlab(&format!("{words} {}", disks.join(" "))).code(0);
+    let (two, socket) = (disks[..2].join(" "), dir.file("nbd"));
+    let options = format!("--nbd unix:{socket} --speed-limit-max 1MB/s");
+    order(&dir, &format!("serve {two} {options}")).code(2);
+    let server = Server::start(&dir, &format!("{two} --force {options}"));
+    let ran = order(&dir, "stop data --json");
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(json["clean"] == true, ran.code == 0, "{json}");
+    drop(server);
+    let next = order(&dir, &format!("status {two}"));
+    assert_eq!(json["clean"] == true, next.stdout.contains("data : clean"), "{}", next.stdout);
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn record_and_report_go_to_files() {
     let dir = Dir::new();
     let (json, html) = (dir.file("record.json"), dir.file("report.html"));
     // What was there before is replaced, not appended to.
-    std::fs::write(&json, "old".repeat(100_000)).expect("a file");
+    std::fs::write(&json, "{\"old\": true}\n".repeat(20_000)).expect("a file");
     let words = "--level single,raid0 --members paced:sata-ssd:mem --size 8M --workload seq-read";
     let ran = raidlab(&format!("bench {QUICK} {words} --json={json} --html {html}")).code(0);
     assert!(ran.stdout.contains("RAID 0"), "the table is on stdout: {}", ran.stdout);
@@ -281,12 +281,17 @@ fn what_is_no_earlier_output_is_not_replaced() {
     let predict = "predict --level raid5 --disks 4 --members hdd-2016 --workload seq-read";
     std::fs::write(&image, [&b"data"[..], &[0; 8192]].concat()).expect("an image");
     std::fs::write(&notes, "which disk is which\n").expect("a text");
-    for (path, why) in [(&image, "holds no text"), (&notes, "another kind of text")] {
+    for (path, why) in [(&image, "holds no text"), (&notes, "holds something else")] {
         let before = std::fs::read(path).expect("a file");
         let ran = raidlab(&format!("{predict} --json={path}")).code(2);
         assert!(ran.stderr.contains(why), "{}", ran.stderr);
         assert!(std::fs::read(path).expect("a file") == before, "{path}: it was written");
     }
+    // Before anything is done: not after hours of work, or when superblocks were written.
+    let disks = [dir.file("a.img"), dir.file("b.img")].join(" ");
+    let create = format!("create --level 1 --raid-devices 2 --file-size 4M --json={notes} {disks}");
+    raidlab(&create).code(2);
+    assert!(!std::path::Path::new(&dir.file("a.img")).exists(), "something was made");
     // Its own is.
     raidlab(&format!("{predict} --json={json}")).code(0);
     raidlab(&format!("{predict} --json={json}")).code(0);

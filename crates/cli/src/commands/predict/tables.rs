@@ -34,7 +34,7 @@ impl Outputs<'_> {
         if self.json.is(html) {
             bail!("--json and --html: name two files");
         }
-        check_replaceable(html).map_err(of_option("--html"))
+        check_replaceable(html, b"<").map_err(of_option("--html"))
     }
 
     /// Writes all of them.

@@ -345,7 +345,6 @@ fn ublk(arguments: &ServeArguments, opened: &Opened) -> Result<Ublk> {
     Ok(Ublk::start(&opened.access, &options)?)
 }
 
-/// Starts the NBD server.
 /// Sockets that are bound already, and certificates.
 struct NbdFront {
     listeners: Vec<Listener>,
@@ -390,6 +389,7 @@ fn check_places(arguments: &ServeArguments) -> Result<()> {
     Ok(())
 }
 
+/// Starts the NBD server.
 fn serve_nbd(
     nbd: NbdFront,
     arguments: &ServeArguments,

@@ -216,7 +216,6 @@ fn of_serving(arguments: &ServeArguments, serving: Serving) -> Result<Opened> {
     })
 }
 
-/// An array in memory, without metadata.
 /// Members in memory must fit, as those of `bench`.
 fn check_memory(set: &MemberSet, count: usize, sectors: u64) -> Result<()> {
     let needed = u128::from(sectors) * 512 * count as u128;
@@ -233,6 +232,7 @@ fn check_memory(set: &MemberSet, count: usize, sectors: u64) -> Result<()> {
     }
 }
 
+/// An array in memory, without metadata.
 fn in_memory(arguments: &ServeArguments, set: &MemberSet) -> Result<Opened> {
     let source = &arguments.source;
     let (level, sectors) =
