@@ -231,9 +231,9 @@ fn outputs_that_were_never_written_are_not_left_behind() {
     refused(raidlab(&format!("{full} {outputs}")), &["No space left"]);
     assert_eq!(dir.names(), [""; 0]);
     // One that was there stays as it is.
-    std::fs::write(&json, "mine").expect("a file");
+    std::fs::write(&json, "{\"mine\": true}").expect("a file");
     refused(raidlab(&format!("{full} {outputs}")), &["No space left"]);
-    assert_eq!(std::fs::read_to_string(&json).expect("a file"), "mine");
+    assert_eq!(std::fs::read_to_string(&json).expect("a file"), "{\"mine\": true}");
 }
 
 #[test]
