@@ -37,7 +37,7 @@ def test_its_codes_are_those_of_the_program(program: list[str], tmp_path: Path) 
         (["programs"], 0, ""),
         (["frobnicate"], 2, "raidlab: unrecognized verb 'frobnicate'"),
         (["create", "--frobnicate"], 2, "raidlab: "),
-        (["examine", str(image)], 2, ""),
+        (["examine", str(image)], 1, ""),
         (["detail", str(tmp_path / "none.img")], 2, "none.img"),
     ]:
         done = subprocess.run([*program, *words], capture_output=True, text=True, check=False)
