@@ -186,8 +186,8 @@ impl Op for PqGen<'_> {
     }
 }
 
-/// P and Q of neighbours. The compiler knows their number, so their ends are looked at once, and
-/// not in each group.
+/// P and Q of neighbours. Their number is a constant, so their ends are looked at once, and not in
+/// each group.
 #[inline(always)]
 fn pq_few<I: Isa, const K: usize>(isa: I, p: &mut [u8], q: &mut [u8], mut data: [Block<'_>; K]) {
     let len = p.len();

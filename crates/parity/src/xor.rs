@@ -113,8 +113,8 @@ impl Op for XorGen<'_> {
     }
 }
 
-/// dst = sum of the sources. The compiler knows their number, so their ends are looked at once, and
-/// not in each group.
+/// dst = sum of the sources. Their number is a constant, so their ends are looked at once, and not
+/// in each group.
 #[inline(always)]
 fn sum_few<I: Isa, const K: usize>(isa: I, dst: &mut [u8], mut sources: [&[u8]; K]) {
     let len = dst.len();

@@ -761,7 +761,7 @@ Disk stats (read/write):
     }
 
     #[test]
-    fn a_depth_that_was_kept_counts_and_what_is_not_told_apart_is_mixed() {
+    fn a_depth_that_was_kept_counts_and_unified_figures_are_mixed() {
         let depth = |text: &str| read(text).cells[0].case.depth;
         // No engine is named: psync has one in flight, and this had 64.
         assert_eq!(depth(&deep("fio-3.33", "read", r#""iodepth": "64""#)), 64);

@@ -109,9 +109,6 @@ enum PolicyArgument {
     First,
 }
 
-/// How long an operation of a member may take where nothing is said.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// Gives the order to a server.
 fn of_server(arguments: &ScrubArguments, server: &OsStr) -> Result<Ending> {
     let options = [
@@ -207,7 +204,9 @@ fn options(arguments: &ScrubArguments) -> ScrubOptions {
         ..ScrubOptions::default()
     };
     options.start.driver.pace.most_kib_per_s = arguments.speed_limit_max;
-    options.start.driver.member_timeout = Some(arguments.member_timeout.unwrap_or(PATIENCE));
+    if arguments.member_timeout.is_some() {
+        options.start.driver.member_timeout = arguments.member_timeout;
+    }
     options
 }
 

@@ -35,11 +35,11 @@ fn apart(all: Vec<(String, Vec<Trait>)>) -> Vec<String> {
         let others = all.iter().filter(|(other, _)| other == name);
         let others: Vec<&Vec<Trait>> = others.map(|(_, traits)| traits).collect();
         let differs = |at: &usize| others.iter().any(|other| other.get(*at) != traits.get(*at));
-        let told = (0..traits.len()).filter(differs).map(|at| traits[at].as_str());
-        let told: Vec<&str> = told.filter(|text| !text.is_empty()).collect();
-        match told.is_empty() {
+        let apart = (0..traits.len()).filter(differs).map(|at| traits[at].as_str());
+        let apart: Vec<&str> = apart.filter(|text| !text.is_empty()).collect();
+        match apart.is_empty() {
             true => name.clone(),
-            false => format!("{name} ({})", told.join(", ")),
+            false => format!("{name} ({})", apart.join(", ")),
         }
     };
     all.iter().map(shown).collect()
