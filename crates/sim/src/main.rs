@@ -192,7 +192,7 @@ fn exhaust(arguments: &Arguments) -> bool {
         .filter(|_| rng.one_in(arguments.one_in.max(1)))
         .collect();
     let begin = Instant::now();
-    let show = std::io::stderr().is_terminal();
+    let on_terminal = std::io::stderr().is_terminal();
     let (next, total) = (AtomicUsize::new(0), Mutex::new((ScopeTally::default(), 0)));
     std::thread::scope(|threads| {
         for _ in 0..arguments.jobs.max(1) {
@@ -209,10 +209,14 @@ fn exhaust(arguments: &Arguments) -> bool {
                         println!("finding: {place}: {what}");
                         println!("  cargo xtask sim --exhaustive --replay '{scope}'\n");
                     }
-                    if show && number % 16 == 0 {
+                    // Into a log a line for each of a hundred parts.
+                    let every = if on_terminal { 16 } else { chosen.len().div_ceil(100) };
+                    if number % every == 0 {
                         let left = (chosen.len() - number) as f64 / (number + 1) as f64;
                         let left = begin.elapsed().as_secs_f64() * left;
-                        eprint!("\r{number} of {} scopes, {left:.0} s left  ", chosen.len());
+                        let (begun, ended) = if on_terminal { ("\r", "  ") } else { ("", "\n") };
+                        let of = chosen.len();
+                        eprint!("{begun}{number} of {of} scopes, {left:.0} s left{ended}");
                     }
                 }
                 let mut total = total.lock().expect("no thread panics while it has it");

@@ -107,9 +107,6 @@ struct Shared {
     members: Vec<String>,
     /// The members are only read.
     is_overlaid: bool,
-    /// Event count of superblocks that were found with an open resync: as long as it is theirs,
-    /// nothing has recorded that the start, by force, has called the array in sync.
-    found_open: Option<u64>,
     findings: Mutex<Findings>,
 }
 
@@ -182,14 +179,9 @@ impl Serving {
             metadata: Some(array.version),
             geometry: shards[0].geometry().clone(),
         };
-        let is_open = members.iter().map(|it| it.superblock.metadata()).any(|it| {
-            // What a log says is done at the start.
-            it.resync_offset.is_some() && it.ppl.is_none()
-        });
-        let found_open = shards[0].metadata().filter(|_| is_open).map(|it| it.events);
         let is_overlaid = options.overlay.is_some();
         let array = Array::run_shards(shards)?;
-        Serving::with(array, served, Vec::new(), (is_overlaid, found_open), notes)
+        Serving::with(array, served, Vec::new(), is_overlaid, notes)
     }
 
     /// Serves an array without metadata, whose members have these names.
@@ -199,14 +191,14 @@ impl Serving {
     pub fn of(array: Array, name: String, members: Vec<String>) -> Result<Serving, ServeError> {
         let geometry = array.geometry().clone();
         let served = Served { name, uuid: None, metadata: None, geometry };
-        Serving::with(array, served, members, (false, None), Vec::new())
+        Serving::with(array, served, members, false, Vec::new())
     }
 
     fn with(
         array: Array,
         served: Served,
         members: Vec<String>,
-        (is_overlaid, found_open): (bool, Option<u64>),
+        is_overlaid: bool,
         notes: Vec<String>,
     ) -> Result<Serving, ServeError> {
         let shared = Arc::new(Shared {
@@ -214,7 +206,6 @@ impl Serving {
             served,
             members,
             is_overlaid,
-            found_open,
             findings: Mutex::default(),
         });
         let monitor = Monitor::start(shared.clone()).map_err(ServeError::Monitor)?;
@@ -249,9 +240,9 @@ impl Serving {
         match Arc::try_unwrap(shared.array) {
             Ok(array) => {
                 array.pause_background(BackgroundWork::Resync, true);
-                let is_open = array.metadata().is_some_and(|it| {
-                    it.resync_offset.is_some() || shared.found_open == Some(it.events)
-                });
+                let is_open = array
+                    .metadata()
+                    .is_some_and(|it| it.resync_offset.is_some() || it.found_active);
                 // Copies start without force; a member that is being rebuilt counts as missing.
                 let has_parity = shared.served.geometry.level().has_parity();
                 let is_degraded = array.metadata().is_some_and(|it| it.degraded > 0);

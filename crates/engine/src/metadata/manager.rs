@@ -313,6 +313,8 @@ impl MetadataManager {
             mode: self.mode,
             events: self.counts.on_disk(),
             dirty: self.on_disk.dirty,
+            found_active: self.on_disk.resync_offset.is_none()
+                && self.on_disk.state.resync_offset.is_some(),
             resync_offset: self.resync,
             resync_stalled: self.resync_run.stalled,
             rebuilding: self.rebuilt().map(|(member, _)| member.0).collect(),

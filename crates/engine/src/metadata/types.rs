@@ -463,6 +463,9 @@ pub struct MetadataStatus {
     pub events: u64,
     /// The superblocks are marked dirty.
     pub dirty: bool,
+    /// The superblocks say active as they were found, although no resync is to be done: nothing has
+    /// been written since a start by force, which makes a guess of what is lost.
+    pub found_active: bool,
     /// The array is in sync below this position; `None`: everywhere.
     pub resync_offset: Option<u64>,
     /// Error of a stalled resync, if it is stalled.

@@ -84,6 +84,30 @@ fn a_degraded_array_is_out_of_sync_where_its_metadata_say_so_and_force_trusts_on
     }
 }
 
+/// RAID 5 without a member has nothing to resync: only force starts it, and a stop writes nothing.
+#[test]
+fn a_start_by_force_leaves_superblocks_active_until_the_first_write() {
+    for writes in [false, true] {
+        let mut config = config(Level::Raid5, 3, 0);
+        config.found.resync_offset = Some(0);
+        config.devices.retain(|device| device.number.0 != 1);
+        let mut harness = Harness::new(config);
+        let status = harness.manager.status();
+        assert_eq!((status.resync_offset, status.found_active), (None, true));
+        if writes {
+            harness.ask(0, 1);
+            harness.run();
+            assert!(!harness.manager.status().found_active, "dirty by this start");
+            harness.release(0, 1);
+        }
+        harness.tell(MetadataInput::Stop);
+        harness.run();
+        assert_eq!(harness.manager.status().found_active, !writes);
+        assert_eq!(harness.superblocks.is_empty(), !writes);
+        assert!(harness.superblocks.values().all(|state| state.resync_offset.is_none()));
+    }
+}
+
 #[test]
 fn bits_side_by_side_are_one_range_that_is_out_of_sync() {
     let mut config = with_bitmap(config(Level::Raid5, 3, 0));
