@@ -4,6 +4,11 @@
 //! members are fresh by either rule of the kernels, which positions any of their bitmaps marks,
 //! what each sector may hold. Where the metadata mark nothing, copies are alike and parity is true.
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
 use md::assemble::MemberState;
 use md::geometry::Copy;
 use md::ondisk::Role;
@@ -93,16 +98,41 @@ impl Disk {
     }
 }
 
+/// What the metadata on the devices say, whatever their data are.
+struct Metadata {
+    /// By place; `None`: without a valid superblock.
+    disks: Vec<Option<Disk>>,
+    /// The view of `md::assemble`; `None`: it refuses the array.
+    assembled: Option<View>,
+    views: OnceCell<Vec<View>>,
+}
+
+/// Images of one array that differ in a few sectors, as the states of a crash point do: what has
+/// been found of some is not looked for again in others with the same metadata, or the same data.
+#[derive(Default)]
+pub struct Alike {
+    metadata: RefCell<HashMap<u64, Rc<Metadata>>>,
+    /// Views and data that were right together.
+    right: RefCell<HashSet<u64>>,
+}
+
+/// Hashes of what images hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Hashes {
+    /// Of all sectors of metadata.
+    pub metadata: u64,
+    /// Of all other sectors, and of what may be true of them.
+    pub data: u64,
+}
+
 /// See the module documentation.
 pub struct CrashImages<'a> {
     context: Context<'a>,
-    /// By place; `None`: without a valid superblock.
-    disks: Vec<Option<Disk>>,
+    metadata: Rc<Metadata>,
     /// By slot: first sector of the data area.
     data_offsets: Vec<u64>,
-    /// The view of `md::assemble`; `None`: it refuses the array.
-    assembled: Option<View>,
     images: Vec<&'a [u8]>,
+    alike: Option<(&'a Alike, Hashes)>,
 }
 
 impl<'a> CrashImages<'a> {
@@ -113,21 +143,33 @@ impl<'a> CrashImages<'a> {
         data_offsets: &[u64],
         context: Context<'a>,
     ) -> CrashImages<'a> {
-        let all: Vec<Option<&[u8]>> = images.iter().copied().map(Some).collect();
-        let mut disks: Vec<Option<Disk>> = images.iter().map(|_| None).collect();
-        let found = assembly::examine(&all, context.block);
-        for found in found.iter().filter(|found| found.is_whole) {
-            let image = images[found.device];
-            disks[found.device] = Some(disk(found, image, &context));
-        }
-        let assembled = assembled(&found);
-        CrashImages { context, disks, data_offsets: data_offsets.to_vec(), assembled, images }
+        let metadata = Rc::new(Metadata::of(&images, &context));
+        let data_offsets = data_offsets.to_vec();
+        CrashImages { context, metadata, data_offsets, images, alike: None }
+    }
+
+    /// The same beside others that are alike.
+    pub fn beside(
+        alike: &'a Alike,
+        hashes: Hashes,
+        images: Vec<&'a [u8]>,
+        data_offsets: &[u64],
+        context: Context<'a>,
+    ) -> CrashImages<'a> {
+        let mut known = alike.metadata.borrow_mut();
+        let metadata = known.entry(hashes.metadata);
+        let metadata = metadata.or_insert_with(|| Rc::new(Metadata::of(&images, &context))).clone();
+        drop(known);
+        let data_offsets = data_offsets.to_vec();
+        CrashImages { context, metadata, data_offsets, images, alike: Some((alike, hashes)) }
     }
 
     /// The devices without a valid superblock.
     pub fn torn(&self) -> Vec<usize> {
         let is_torn = |at: &usize| {
-            self.disks[*at].is_none() && !self.images[*at].is_empty() && !self.has_left(*at)
+            self.metadata.disks[*at].is_none()
+                && !self.images[*at].is_empty()
+                && !self.has_left(*at)
         };
         (0..self.geometry().members()).filter(is_torn).collect()
     }
@@ -136,7 +178,7 @@ impl<'a> CrashImages<'a> {
     /// device in the first place, it is on its way to replace that one.
     fn has_left(&self, slot: usize) -> bool {
         let second = slot + self.geometry().members();
-        let own = self.disks.get(second).and_then(Option::as_ref).and_then(Disk::own);
+        let own = self.metadata.disks.get(second).and_then(Option::as_ref).and_then(Disk::own);
         own.is_some_and(|own| !own.replacement && own.role == Role::Slot(slot as u16))
     }
 
@@ -146,11 +188,11 @@ impl<'a> CrashImages<'a> {
 
     /// Whether a device has a valid superblock.
     pub fn is_valid(&self, at: usize) -> bool {
-        self.disks.get(at).is_some_and(Option::is_some)
+        self.metadata.disks.get(at).is_some_and(Option::is_some)
     }
 
     fn state(&self, at: usize) -> Option<&ArrayState> {
-        self.disks[at].as_ref().map(|disk| &disk.state)
+        self.metadata.disks[at].as_ref().map(|disk| &disk.state)
     }
 
     /// The highest event count of a device with a slot.
@@ -158,7 +200,7 @@ impl<'a> CrashImages<'a> {
     /// # Panics
     /// If no such device has a valid superblock.
     pub fn events(&self) -> u64 {
-        let members = self.disks.iter().flatten().filter(|disk| disk.has_slot());
+        let members = self.metadata.disks.iter().flatten().filter(|disk| disk.has_slot());
         let events = members.map(|disk| disk.state.events);
         events.max().expect("a member has a valid superblock")
     }
@@ -166,10 +208,14 @@ impl<'a> CrashImages<'a> {
     /// Every view: of superblocks with equal counts, any may be taken for the freshest. That of
     /// `md::assemble` comes first. Before 5.5, that of a spare was, too, if it had come further
     /// than those of all members.
-    pub fn views(&self) -> Vec<View> {
+    pub fn views(&self) -> &[View] {
+        self.metadata.views.get_or_init(|| self.all_views())
+    }
+
+    fn all_views(&self) -> Vec<View> {
         let events = self.events();
-        let mut views: Vec<View> = self.assembled.iter().cloned().collect();
-        let disks = || self.disks.iter().flatten();
+        let mut views: Vec<View> = self.metadata.assembled.iter().cloned().collect();
+        let disks = || self.metadata.disks.iter().flatten();
         let highest = disks().map(|disk| disk.state.events).max();
         let members = disks().filter(|disk| disk.has_slot() && disk.state.events == events);
         let spares = disks()
@@ -205,8 +251,8 @@ impl<'a> CrashImages<'a> {
         };
         let counts = |disk: &Disk| disk.state.events + 1 >= freshest.events;
         let (mut taken, mut replacements) = (Taken::default(), Vec::new());
-        for at in 0..self.disks.len() {
-            let Some(disk) = &self.disks[at] else { continue };
+        for at in 0..self.metadata.disks.len() {
+            let Some(disk) = &self.metadata.disks[at] else { continue };
             let Some(own) = disk.own().filter(|own| own.role == slot(at)) else { continue };
             if !counts(disk) || rule != Rule::Count && !listed(disk, at) {
                 continue;
@@ -237,7 +283,7 @@ impl<'a> CrashImages<'a> {
     /// Whether a device's bad-block log says that it does not have this sector of its data area.
     fn is_listed(&self, device: usize, sector: u64) -> bool {
         let at = self.data_offsets[device % self.geometry().members()] + sector;
-        self.disks[device].as_ref().is_some_and(|disk| disk.bad.overlaps(at..at + 1))
+        self.metadata.disks[device].as_ref().is_some_and(|disk| disk.bad.overlaps(at..at + 1))
     }
 
     /// The devices that have this sector of a slot in sync in a view: after a replacement, by the
@@ -264,7 +310,7 @@ impl<'a> CrashImages<'a> {
         }
         let events = view.freshest.events;
         let marked = |at: &usize| {
-            let disk = self.disks[*at].as_ref().expect("it is accepted");
+            let disk = self.metadata.disks[*at].as_ref().expect("it is accepted");
             let Some((header, bits)) = &disk.bitmap else { return true };
             // md: a bit covers `chunk_bytes` of a member, on RAID 10 of the array.
             let chunk = u64::from(header.chunk_bytes) / md::SECTOR_BYTES;
@@ -321,16 +367,16 @@ impl<'a> CrashImages<'a> {
     pub fn check(&self) {
         self.check_assembly();
         for view in self.views() {
-            let View { rule, accepted, .. } = &view;
-            let torn = accepted.iter().find(|at| self.disks[**at].is_none());
+            let View { rule, accepted, .. } = view;
+            let torn = accepted.iter().find(|at| self.metadata.disks[**at].is_none());
             assert_eq!(torn, None, "{rule:?} accepts a device whose superblock is torn");
             let is_taken = |at: &usize| {
                 accepted.contains(at) || view.partial.iter().any(|(other, _)| other == at)
             };
             let out = self.context.lost.iter().find(|lost| is_taken(lost));
             assert_eq!(out, None, "the loss of a member was recorded, and {rule:?} accepts it");
-            self.check_view(&view);
-            self.check_replacements(&view);
+            self.check_view(view);
+            self.check_replacements(view);
         }
         if self.context.has_log {
             self.check_logs();
@@ -340,9 +386,10 @@ impl<'a> CrashImages<'a> {
     /// The assembly takes the members that the rule of the kernels takes, with one of the fresh
     /// superblocks for the freshest.
     fn check_assembly(&self) {
-        let Some(View { accepted, .. }) = &self.assembled else { return };
+        let Some(View { accepted, .. }) = &self.metadata.assembled else { return };
         let events = self.events();
-        let mut fresh = self.disks.iter().flatten().filter(|disk| disk.state.events + 1 >= events);
+        let mut fresh =
+            self.metadata.disks.iter().flatten().filter(|disk| disk.state.events + 1 >= events);
         let as_kernels =
             fresh.any(|disk| self.accepted(Rule::CountAndRoles, &disk.state).accepted == *accepted);
         assert!(as_kernels, "the assembly takes {accepted:?}, unlike every rule of the kernels");
@@ -355,6 +402,11 @@ impl<'a> CrashImages<'a> {
         let here =
             |member: MemberIdx| accepted.iter().any(|device| device % slots == member.index());
         assert!(geometry.enough(here), "{rule:?} leaves too few: {accepted:?}");
+        let key =
+            self.alike.and_then(|(alike, hashes)| Some((alike, self.key(view, hashes.data)?)));
+        if key.is_some_and(|(alike, key)| alike.right.borrow().contains(&key)) {
+            return;
+        }
         match geometry.kind() {
             Kind::Mirrored(mirrored) => self.check_copies(mirrored, view),
             Kind::Parity(parity) => {
@@ -366,6 +418,28 @@ impl<'a> CrashImages<'a> {
             }
             Kind::Striped(_) => unreachable!("no redundancy"),
         }
+        if let Some((alike, key)) = key {
+            alike.right.borrow_mut().insert(key);
+        }
+    }
+
+    /// A hash of all on which the check of the data depends: which members are in sync up to where,
+    /// and what is marked. `None`: bad blocks are listed.
+    fn key(&self, view: &View, data: u64) -> Option<u64> {
+        let View { rule: _, accepted, partial, replacements: _, freshest } = view;
+        let mut hasher = DefaultHasher::new();
+        (data, accepted, partial, freshest.resync_offset).hash(&mut hasher);
+        for device in accepted.iter().chain(partial.iter().map(|(device, _)| device)) {
+            let disk = self.metadata.disks[*device].as_ref()?;
+            let bits = disk.bitmap.as_ref();
+            let bits = bits
+                .map(|(header, bits)| (header.chunk_bytes, header.is_stale(freshest.events), bits));
+            bits.hash(&mut hasher);
+            if !disk.bad.is_empty() {
+                return None;
+            }
+        }
+        Some(hasher.finish())
     }
 
     /// Rules out what no view finds any more: contents do not change while the power is off.
@@ -403,7 +477,7 @@ impl<'a> CrashImages<'a> {
                             if views.iter().all(|view| taken(&copy, view)) {
                                 let at = parity.array_sector(stripe, index as u16, offset).0;
                                 let mut found: Vec<&[u8]> = Vec::new();
-                                for view in &views {
+                                for view in views {
                                     let devices = self.devices(view, *member, place.0);
                                     found.extend(devices.map(|of| self.sector_of(of, place)));
                                 }
@@ -470,7 +544,7 @@ impl<'a> CrashImages<'a> {
     /// After a replay of the logs parity is true, and with any one member lost, everything that is
     /// not in flight is what it was.
     fn check_logs(&self) {
-        let Some(view) = &self.assembled else { return };
+        let Some(view) = &self.metadata.assembled else { return };
         let is_named = view.freshest.policy == Policy::Ppl;
         if !is_named || view.freshest.resync_offset.is_none() {
             return;
@@ -663,6 +737,19 @@ fn recover(
             true
         }
         _ => false,
+    }
+}
+
+impl Metadata {
+    fn of(images: &[&[u8]], context: &Context<'_>) -> Metadata {
+        let all: Vec<Option<&[u8]>> = images.iter().copied().map(Some).collect();
+        let mut disks: Vec<Option<Disk>> = images.iter().map(|_| None).collect();
+        let found = assembly::examine(&all, context.block);
+        for found in found.iter().filter(|found| found.is_whole) {
+            let image = images[found.device];
+            disks[found.device] = Some(disk(found, image, context));
+        }
+        Metadata { disks, assembled: assembled(&found), views: OnceCell::new() }
     }
 }
 

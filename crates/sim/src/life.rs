@@ -10,6 +10,7 @@ mod offline;
 mod scrub;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use engine::{BadBlockLog, DeviceNumber, HostOp, MemberFlags, MetadataInput, RequestError};
 use md::MemberIdx;
@@ -19,7 +20,7 @@ use md::ondisk::bad_blocks::BadBlocks;
 use testkit::{Rng, mix};
 
 use crate::assembly::{self, StartOptions};
-use crate::crash_images::{Context, CrashImages, View};
+use crate::crash_images::{Alike, Context, CrashImages, Hashes, View};
 use crate::marks::Mark;
 use crate::member::{Member, SECTOR};
 use crate::mutant::Mutant;
@@ -578,13 +579,42 @@ impl Life {
     /// Checks what a power cut leaves on the devices; returns its event count. `None`: a named
     /// exemption.
     pub(crate) fn check_images(&self, images: &[Vec<u8>]) -> Option<u64> {
+        let (images, recorded) = (self.images_of(images), self.recorded());
+        let context = self.context(&recorded);
+        self.check_crashed(&CrashImages::new(images, &self.offline.data_offsets, context))
+    }
+
+    /// The same of images that differ from others in a few sectors.
+    pub(crate) fn check_alike(
+        &self,
+        alike: &Alike,
+        hashes: Hashes,
+        images: &[Vec<u8>],
+    ) -> Option<u64> {
+        let (images, recorded) = (self.images_of(images), self.recorded());
+        let (context, offsets) = (self.context(&recorded), &self.offline.data_offsets);
+        self.check_crashed(&CrashImages::beside(alike, hashes, images, offsets, context))
+    }
+
+    /// Sectors of a device that are no metadata.
+    pub(crate) fn data_of(&self, device: usize) -> Range<u64> {
+        let geometry = &self.offline.geometry;
+        let slot = device % geometry.members();
+        let used = geometry.member_used_sectors(MemberIdx(slot as u16));
+        let offset = self.offline.data_offsets[slot];
+        offset..offset + used
+    }
+
+    fn images_of<'a>(&'a self, images: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
         let image = |at: usize| match self.missing.contains(&at) && at < images.len() {
             true => &self.offline.images[at][..],
             false => &images[at][..],
         };
-        let images = (0..images.len()).map(image).collect();
+        (0..images.len()).map(image).collect()
+    }
+
+    fn check_crashed(&self, crashed: &CrashImages<'_>) -> Option<u64> {
         let recorded = self.recorded();
-        let crashed = CrashImages::new(images, &self.offline.data_offsets, self.context(&recorded));
         let torn = crashed.torn();
         // Of members that fail, superblocks may have failed half-way.
         let serving = torn.iter().filter(|at| !self.offline.lost.contains(at));
@@ -608,7 +638,7 @@ impl Life {
             return None;
         }
         crashed.check();
-        self.check_former(&crashed);
+        self.check_former(crashed);
         let (events, before) = (crashed.events(), self.offline.events);
         // An array that becomes clean takes the last step back, as md does.
         assert!(events + 1 >= before, "events go back from {before} to {events}");

@@ -157,7 +157,7 @@ impl OfflineArray {
         // With a log nothing may be replaced.
         let may_replace = self.numbers_stay && !self.has_log;
         let replace = if may_replace { self.new_replacements(add | readd, rng) } else { 0 };
-        let views = self.crashed().views();
+        let views = self.crashed().views().to_vec();
         let is_dirty = views.iter().any(|view| view.freshest.resync_offset.is_some());
         let accepted = views[0].accepted.clone();
         let absent = self.absent(&accepted, without, is_dirty);
@@ -472,7 +472,7 @@ impl OfflineArray {
     /// view.
     fn new_replacements(&mut self, others: u16, rng: &mut Rng) -> u16 {
         let slots = self.images.len();
-        let views = self.crashed().views();
+        let views = self.crashed().views().to_vec();
         let is_fit = |at: &usize| {
             let is_asked = (self.replace & !others) >> at & 1 == 1;
             let is_sure = views.iter().all(|view| view.accepted.contains(at));
@@ -517,7 +517,7 @@ impl OfflineArray {
         if self.replacements.iter().all(Option::is_none) {
             return;
         }
-        let views = self.crashed().views();
+        let views = self.crashed().views().to_vec();
         let view = &views[0];
         for at in 0..slots {
             let second = slots + at;
