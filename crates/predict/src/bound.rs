@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Sequential patterns run with enough in flight to keep every member streaming, whatever the
-//! cell's depth: adjacent member operations are merged, so the block size does not matter. Random
+//! cell's depth: adjacent member operations are merged, so the block size does not matter. With
+//! more than one request in flight the copies of mirrors may be read in turn. Random
 //! patterns run at the cell's depth and block. Where a layout leaves a choice, the better one
 //! counts: read-modify-write or reconstruct-write, the nearest copy or always the first. Where
 //! members share a wire or a disk, the length of an operation decides how long the others wait, and
@@ -159,18 +160,27 @@ fn ranks(cell: &CellShape<'_>, drives: &[MemberDrive<'_>]) -> Vec<usize> {
 fn policies(cell: &CellShape<'_>, ranks: &[usize]) -> Vec<Policy> {
     let first_copy = cell.pattern.sequential();
     let usual = Policy { first_copy, fastest_first: false, read_modify_write: true };
-    let other = match cell.pattern {
-        // One stream may be read from any copy.
-        Pattern::SequentialRead if ranks.iter().any(|rank| *rank > 0) => {
-            Policy { fastest_first: true, ..usual }
+    let mut all = vec![usual];
+    match cell.pattern {
+        Pattern::SequentialRead => {
+            // One stream may be read from any copy,
+            if ranks.iter().any(|rank| *rank > 0) {
+                all.push(Policy { fastest_first: true, ..usual });
+            }
+            // and a deep one from all of them, in long runs.
+            if cell.depth > 1 && cell.shape.has_copies() {
+                all.push(Policy { first_copy: false, ..usual });
+            }
         }
-        Pattern::RandomRead if cell.shape.has_copies() => Policy { first_copy: true, ..usual },
+        Pattern::RandomRead if cell.shape.has_copies() => {
+            all.push(Policy { first_copy: true, ..usual });
+        }
         Pattern::RandomWrite if cell.shape.has_parity() => {
-            Policy { read_modify_write: false, ..usual }
+            all.push(Policy { read_modify_write: false, ..usual });
         }
-        _ => return vec![usual],
-    };
-    vec![usual, other]
+        _ => {}
+    }
+    all
 }
 
 /// Lengths of member operations that may differ for this cell, in sectors. With one command at a

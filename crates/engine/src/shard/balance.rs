@@ -9,6 +9,11 @@
 //! reads are spread by their load and their heads alone. A slow member is read only where it would
 //! have the data sooner all the same, and now and then, to notice that it has recovered.
 //!
+//! ```text
+//! a deep stream:   copy 0   |=======|- - - -|=======|- - - -      long runs in turn: a jump over
+//!                  copy 1   - - - - |=======|- - - -|=======      one takes less than reading it
+//! ```
+//!
 //! Invariant: a heuristic; any in-sync copy would be correct. Called only from `non_parity`, which
 //! reports every operation's begin and end.
 
@@ -23,6 +28,10 @@ const EQUAL_NANOS: u64 = 50_000;
 /// Reads of a member before it is called slow; of a stream, all of which it would slow down.
 const LEAST_READS: u32 = 16;
 const LEAST_STREAMED: u32 = 4;
+/// What a member has still to read before a stream goes on at another copy, as many times as long
+/// as a jump takes; in sectors (4 MiB) where that is not known.
+const LEAST_AHEAD_JUMPS: u64 = 2;
+const LEAST_AHEAD_SECTORS: u64 = 8192;
 /// A mean is over about as many reads.
 const MEAN_OF: u64 = 16;
 /// A slow member is tried again after this time, and this many times what a read of it takes: so
@@ -52,8 +61,9 @@ impl Mean {
 #[derive(Clone, Copy, Default)]
 struct Load {
     in_flight: u32,
-    /// End sector of the member's last I/O.
+    /// End sector of the member's last I/O, and its length.
     head: u64,
+    sectors: u64,
     /// When its last operation ended.
     ended_at: u64,
     /// When its last read ended.
@@ -133,10 +143,10 @@ impl Balance {
         self.write_mostly
     }
 
-    pub(crate) fn issued(&mut self, member: u16, end: u64) {
+    pub(crate) fn issued(&mut self, member: u16, end: u64, sectors: u64) {
         let Some(load) = self.load_mut(member) else { return };
         load.in_flight += 1;
-        load.head = end;
+        (load.head, load.sectors) = (end, sectors);
     }
 
     pub(crate) fn done(&mut self, now: u64, member: u16) {
@@ -166,9 +176,9 @@ impl Balance {
 
     /// The index of the best of `copies`, or `None` when all of their members have failed.
     ///
-    /// A stream stays on the copy it began with: a head that passes over blocks it does not need
-    /// takes as long as one that reads them, so that spreading a stream over two mirrors gains
-    /// nothing. It leaves a slow member. Otherwise the least busy member wins, and among equals the
+    /// A stream stays on its copy: a head that passes over blocks it does not need takes as long as
+    /// one that reads them, so that two mirrors that read its blocks in turn gain nothing; but see
+    /// [`Balance::beside`]. It leaves a slow member. Otherwise the least busy member wins, and among equals the
     /// one whose head is nearest.
     pub(crate) fn choose(
         &self,
@@ -271,6 +281,46 @@ impl Balance {
         others.find(|at| is_unknown(*at) || is_faster(*at))
     }
 
+    /// The copy on which a deep stream goes on, beside the one that it is on: of an idle member, when
+    /// that of `stay` has to read for long enough to make the jump worth its time. As the queue of
+    /// the one drains, that of the other grows, so their runs are as long as half of what is in
+    /// flight.
+    pub(crate) fn beside(&self, copies: &[Copy], failed: MemberSet, stay: u8) -> Option<u8> {
+        let stay = usize::from(stay);
+        if self.prefer_first || stay >= copies.len() {
+            return None;
+        }
+        let busy = self.load(copies, stay);
+        if busy.in_flight < 2 {
+            return None;
+        }
+        let excluded = self.excluded(copies, failed);
+        let is_better = |at: &usize| {
+            let other = self.load(copies, *at);
+            if other.in_flight > 0 || excluded.contains(copies[*at].member.0) {
+                return false;
+            }
+            // A host that takes the data in order would wait for it.
+            let is_as_fast = other.streamed.reads < LEAST_STREAMED
+                || other.streamed.nanos <= busy.streamed.nanos / 2 * 3 + EQUAL_NANOS;
+            let left = u64::from(busy.in_flight);
+            is_as_fast
+                && match other.single.reads > 0 && busy.streamed.reads > 0 {
+                    true => left * busy.streamed.nanos >= LEAST_AHEAD_JUMPS * other.single.nanos,
+                    false => left * busy.sectors >= LEAST_AHEAD_SECTORS,
+                }
+        };
+        (0..copies.len()).find(is_better).map(|at| at as u8)
+    }
+
+    /// The copy that a stream is on at this place, if its last read of these members ended less than
+    /// `sectors` before: groups of mirrors change their copies at different times.
+    pub(crate) fn continued(&self, copies: &[Copy], sectors: u64) -> Option<u8> {
+        let behind = |at: &usize| copies[*at].sector.0.checked_sub(self.load(copies, *at).head);
+        let near = (0..copies.len()).filter(|at| behind(at).is_some_and(|it| it < sectors));
+        near.min_by_key(behind).map(|at| at as u8)
+    }
+
     /// The copy that a new stream begins on.
     pub(crate) fn choose_for_stream(
         &self,
@@ -296,8 +346,8 @@ mod tests {
     #[test]
     fn random_reads_go_to_the_less_busy_then_to_the_nearer_head() {
         let mut balance = Balance::new(2, false, MemberSet::EMPTY);
-        balance.issued(0, 1000);
-        balance.issued(1, 90_000);
+        balance.issued(0, 1000, 8);
+        balance.issued(1, 90_000, 8);
         let both = copies([80_000, 80_000]);
         assert_eq!(balance.choose(0, &both, MemberSet::EMPTY, None), Some(1));
         balance.done(0, 0);
@@ -309,17 +359,78 @@ mod tests {
     #[test]
     fn a_stream_stays_unless_its_member_fails() {
         let mut balance = Balance::new(2, false, MemberSet::EMPTY);
-        balance.issued(1, 10);
-        balance.issued(1, 20);
+        balance.issued(1, 10, 8);
+        balance.issued(1, 20, 8);
         let both = copies([20, 20]);
         assert_eq!(balance.choose(0, &both, MemberSet::EMPTY, Some(1)), Some(1));
         assert_eq!(balance.choose(0, &both, [1].into_iter().collect(), Some(1)), Some(0));
     }
 
+    /// `count` reads of a stream in flight at member 0, each of `sectors`.
+    fn streaming(count: u64, sectors: u64) -> Balance {
+        let mut balance = Balance::new(2, false, MemberSet::EMPTY);
+        (1..=count).for_each(|read| balance.issued(0, read * sectors, sectors));
+        balance
+    }
+
+    #[test]
+    fn a_deep_stream_goes_on_at_an_idle_member() {
+        let (both, none) = (copies([0, 0]), MemberSet::EMPTY);
+        // 4 MiB are enough; one read that is longer is not a queue.
+        assert_eq!(streaming(3, 2048).beside(&both, none, 0), None);
+        assert_eq!(streaming(4, 2048).beside(&both, none, 0), Some(1));
+        assert_eq!(streaming(1, 16384).beside(&both, none, 0), None);
+        let deep = streaming(9, 2048);
+        assert_eq!(deep.beside(&both, [1].into_iter().collect(), 0), None, "it has failed");
+        let mut busy = streaming(9, 2048);
+        busy.issued(1, 5, 5);
+        assert_eq!(busy.beside(&both, none, 0), None);
+        let mut far = Balance::new(2, true, none);
+        (0..9).for_each(|_| far.issued(0, 64, 2048));
+        assert_eq!(far.beside(&both, none, 0), None, "the other copy is in the inner half");
+    }
+
+    #[test]
+    fn a_jump_is_made_where_it_takes_less_than_half_of_what_is_left_to_read() {
+        let (both, none) = (copies([0, 0]), MemberSet::EMPTY);
+        let measured = |jump: u64, other: u64| {
+            let mut balance = streaming(12, 2048);
+            // Reads of the stream took 4 ms each at member 0.
+            for read in 1..=4 {
+                balance.read_done(read * 4_000_000, 0, 0, true);
+                balance.issued(1, 0, 2048);
+                balance.read_done(read * other, 1, (read - 1) * other, true);
+            }
+            balance.issued(1, 0, 2048);
+            balance.read_done(100_000_000, 1, 100_000_000 - jump, false);
+            balance.beside(&both, none, 0)
+        };
+        assert_eq!(measured(16_000_000, 4_000_000), Some(1), "8 left: 32 ms");
+        assert_eq!(measured(17_000_000, 4_000_000), None);
+        assert_eq!(measured(1_000_000, 5_900_000), Some(1));
+        assert_eq!(measured(1_000_000, 7_000_000), None, "who reads in order would wait for it");
+    }
+
+    #[test]
+    fn a_stream_is_on_the_copy_whose_member_has_read_up_to_it() {
+        let mut balance = Balance::new(2, false, MemberSet::EMPTY);
+        balance.issued(0, 1000, 8);
+        balance.issued(1, 2000, 8);
+        assert_eq!(balance.continued(&copies([2000, 2000]), 128), Some(1));
+        assert_eq!(balance.continued(&copies([1000, 1000]), 128), Some(0));
+        assert_eq!(
+            balance.continued(&copies([1127, 1127]), 128),
+            Some(0),
+            "a chunk was passed over"
+        );
+        assert_eq!(balance.continued(&copies([1128, 1128]), 128), None);
+        assert_eq!(balance.continued(&copies([999, 999]), 128), None);
+    }
+
     #[test]
     fn far_copies_are_read_from_the_outer_half_however_busy() {
         let mut balance = Balance::new(2, true, MemberSet::EMPTY);
-        (0..9).for_each(|_| balance.issued(0, 64));
+        (0..9).for_each(|_| balance.issued(0, 64, 8));
         let both = copies([64, 4096]);
         assert_eq!(balance.choose(0, &both, MemberSet::EMPTY, None), Some(0));
         assert_eq!(balance.choose(0, &both, [0].into_iter().collect(), None), Some(1));

@@ -97,17 +97,28 @@ impl NonParity {
         if fixed {
             stay = None;
         }
-        let mut streamed = seen.is_stream();
+        let length = end - at;
+        let (mut streamed, mut jumps) = (seen.is_stream(), false);
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
+            // The copy of these blocks that the stream is on.
+            let mut on = None;
             let choice = if fixed {
                 let lacking = cx.health.lacking();
                 self.copies.iter().position(|copy| !lacking.contains(copy.member.0))
             } else {
                 let absent = self.absent(cx, sectors);
+                if let Some(copy) = stay {
+                    let copy = self.balance.continued(&self.copies, length).unwrap_or(copy);
+                    on = self.balance.beside(&self.copies, absent, copy);
+                    if on.is_some() {
+                        (stay, jumps) = (on, true);
+                    }
+                    on = on.or(Some(copy));
+                }
                 match seen.is_stream() && stay.is_none() {
                     true => self.balance.choose_for_stream(cx.now, &self.copies, absent),
-                    false => self.balance.choose(cx.now, &self.copies, absent, stay),
+                    false => self.balance.choose(cx.now, &self.copies, absent, on),
                 }
             };
             let Some(choice) = choice else {
@@ -116,8 +127,9 @@ impl NonParity {
             };
             if seen.is_stream() && stay.is_none() && !fixed {
                 stay = Some(choice as u8);
+                on = stay;
             }
-            streamed &= stay == Some(choice as u8);
+            streamed &= on == Some(choice as u8);
             let copy = self.copies[choice];
             self.scatter.add(copy.member.0, copy.sector.0, record.slice(at, sectors));
             at += sectors;
@@ -130,10 +142,10 @@ impl NonParity {
         }
         let key = cx.requests.key(request);
         let record = &mut cx.requests[request];
-        (record.begun_at, record.stream) = (cx.now, streamed);
+        (record.begun_at, record.stream) = (cx.now, streamed && !jumps);
         let (balance, requests) = (&mut self.balance, &mut *cx.requests);
         self.scatter.drain(cx.out, |run, out| {
-            balance.issued(run.member, run.sector + run.sectors);
+            balance.issued(run.member, run.sector + run.sectors, run.sectors);
             requests[request].open += 1;
             out.list.push(run.read(key));
         });
@@ -278,7 +290,7 @@ impl NonParity {
         let fua = record.fua();
         let (balance, requests) = (&mut self.balance, &mut *cx.requests);
         self.scatter.drain(cx.out, |run, out| {
-            balance.issued(run.member, run.sector + run.sectors);
+            balance.issued(run.member, run.sector + run.sectors, run.sectors);
             requests[request].open += 1;
             let token = Token::new(Kind::NonParityWrite, run.member, key);
             let (member, sector) = (MemberIdx(run.member), Sector(run.sector));
@@ -309,7 +321,7 @@ impl NonParity {
         join_ranges(&mut ranges);
         let key = cx.requests.key(request);
         for (member, range) in ranges.drain(..) {
-            self.balance.issued(member, range.end);
+            self.balance.issued(member, range.end, range.end - range.start);
             cx.requests[request].open += 1;
             let token = Token::new(Kind::NonParityWrite, member, key);
             let sectors = range.end - range.start;
@@ -456,7 +468,7 @@ impl NonParity {
         let (balance, requests) = (&mut self.balance, &mut *cx.requests);
         let health = &*cx.health;
         self.scatter.drain(cx.out, |run, out| {
-            balance.issued(health.slot_of(run.member), run.sector + run.sectors);
+            balance.issued(health.slot_of(run.member), run.sector + run.sectors, run.sectors);
             requests[request].open += 1;
             let token = Token::new(Kind::NonParityResync, run.member, key);
             let (member, sector, slices) = (MemberIdx(run.member), Sector(run.sector), run.slices);

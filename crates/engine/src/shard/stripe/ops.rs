@@ -138,8 +138,11 @@ impl Stripes {
             in_sync: in_sync == InSync::All,
             fixed_parity: cx.parity().rotation() == 1,
         };
-        let course = self.exec_plan(at, &situation);
-        let Some(course) = course.or_else(|| self.unreadable(cx, at, &situation)) else {
+        let mut course = self.exec_plan(at, &situation);
+        if course.is_none() {
+            course = self.unreadable(cx, at, &situation);
+        }
+        let Some(course) = &course else {
             self.give_up(cx, at);
             return true;
         };
@@ -157,7 +160,8 @@ impl Stripes {
         if !self.ops[at].is_read() {
             self.drop_cached(at, MemberSet::range(0, data).minus(situation.covered));
         }
-        let ExecPlan { parity, reads, recover, parity_out, unrecoverable, unreadable, .. } = course;
+        let ExecPlan { parity, reads, recover, parity_out, unrecoverable, unreadable, .. } =
+            *course;
         let op = &mut self.ops[at];
         let read_failed = op.read_failed;
         if let Work::Resync(resync) = &mut op.work {
