@@ -102,13 +102,13 @@ impl NonParity {
         while at < end {
             let sectors = self.locate(cx.geometry, at).min(end - at);
             // The copy of these blocks that the stream is on.
-            let mut on = None;
+            let mut on = stay;
             let choice = if fixed {
                 let lacking = cx.health.lacking();
                 self.copies.iter().position(|copy| !lacking.contains(copy.member.0))
             } else {
                 let absent = self.absent(cx, sectors);
-                if let Some(copy) = stay {
+                if let Some(copy) = stay.filter(|_| self.copies.len() > 1) {
                     let copy = self.balance.continued(&self.copies, length).unwrap_or(copy);
                     on = self.balance.beside(&self.copies, absent, copy);
                     if on.is_some() {

@@ -365,7 +365,7 @@ pub(super) fn unbalanced_members(cell: &Cell) -> Option<Finding> {
             ("parity is on a dedicated member", Some("--level raid5".to_string()))
         }
         Some(Level::Raid1 | Level::Raid10) if !cell.writes() => (
-            "a stream reads one copy, and other copies serve other streams",
+            "a stream with little in flight reads one copy, and other copies serve other streams",
             turn(cell, Knob::Jobs, u64::from((cell.case.jobs.max(1) * 2).max(cell.case.disks))),
         ),
         _ if cell.case.degraded > 0 => ("a member is missing", None),
