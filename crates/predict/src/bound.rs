@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Sequential patterns run with enough in flight to keep every member streaming, whatever the
-//! cell's depth: adjacent member operations are merged, so the block size does not matter. With
-//! more than one request in flight the copies of mirrors may be read in turn. Random
+//! cell's depth: adjacent member operations are merged, so the block size does not matter. The
+//! copies of mirrors are read in turn where enough is in flight. Random
 //! patterns run at the cell's depth and block. Where a layout leaves a choice, the better one
 //! counts: read-modify-write or reconstruct-write, the nearest copy or always the first. Where
 //! members share a wire or a disk, the length of an operation decides how long the others wait, and
@@ -168,7 +168,7 @@ fn policies(cell: &CellShape<'_>, ranks: &[usize]) -> Vec<Policy> {
                 all.push(Policy { fastest_first: true, ..usual });
             }
             // and a deep one from all of them, in long runs.
-            if cell.depth > 1 && cell.shape.has_copies() {
+            if reads_copies_in_turn(cell) {
                 all.push(Policy { first_copy: false, ..usual });
             }
         }
@@ -181,6 +181,18 @@ fn policies(cell: &CellShape<'_>, ranks: &[usize]) -> Vec<Policy> {
         _ => {}
     }
     all
+}
+
+/// Whether a stream has enough in flight to be worth a jump of the head: more than this on each
+/// member that it reads; or a second request, where nothing rotates.
+fn reads_copies_in_turn(cell: &CellShape<'_>) -> bool {
+    const AHEAD_BYTES: u64 = 4 << 20;
+    let members = || cell.members.iter().flatten();
+    let largest = members().map(|drive| drive.member_bytes).max().unwrap_or(1).max(1);
+    let read = cell.shape.bytes().div_ceil(largest);
+    let rotates = members().any(|drive| drive.profile.kind() == drive::Kind::Rotating);
+    let is_deep = cell.block_bytes * u64::from(cell.depth) > read * AHEAD_BYTES;
+    cell.shape.has_copies() && cell.depth > 1 && (is_deep || !rotates)
 }
 
 /// Lengths of member operations that may differ for this cell, in sectors. With one command at a

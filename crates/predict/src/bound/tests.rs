@@ -67,6 +67,24 @@ fn assert_near(got: f64, expected: f64, tolerance: f64, what: &str) {
     assert!((got / expected - 1.0).abs() <= tolerance, "{what}: {got:.3} for {expected:.3}");
 }
 
+/// With long runs in flight a head jumps over those of the other copy; flash jumps at once.
+#[test]
+fn deep_streams_read_all_copies() {
+    let reads = |array, profile, depth| {
+        mb_per_s(array, Pattern::SequentialRead, &Case { profile, depth, ..SEQUENTIAL })
+    };
+    for (array, profile, depth, least, most) in [
+        ("raid1(2)", "hdd-2007", 64, 1.7, 2.0),
+        ("raid10,n2(4)", "hdd-2007", 64, 3.4, 4.0),
+        ("raid1(2)", "hdd-2007", 4, 0.99, 1.01),
+        ("raid1(2)", "sata-ssd-plp", 4, 1.9, 2.01),
+        ("raid1(2)", "sata-ssd-plp", 1, 0.99, 1.01),
+    ] {
+        let ratio = reads(array, profile, depth) / reads("single", profile, depth);
+        assert!((least..=most).contains(&ratio), "{array} of {profile}, {depth}: {ratio:.2}");
+    }
+}
+
 /// Ratios to the single disk that follow from counting chunks, for a disk whose head passes over
 /// what it does not read (parity, other copies) as slowly as it reads.
 #[test]
