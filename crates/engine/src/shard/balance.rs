@@ -28,8 +28,8 @@ const EQUAL_NANOS: u64 = 50_000;
 /// Reads of a member before it is called slow; of a stream, all of which it would slow down.
 const LEAST_READS: u32 = 16;
 const LEAST_STREAMED: u32 = 4;
-/// What a member has still to read before a stream goes on at another copy, as many times as long
-/// as a jump takes; in sectors (4 MiB) where that is not known.
+/// What a member has still to read before a stream continues on another copy: so many times what a
+/// jump takes; in sectors (4 MiB) where that is not known.
 const LEAST_AHEAD_JUMPS: u64 = 2;
 const LEAST_AHEAD_SECTORS: u64 = 8192;
 /// A mean is over about as many reads.
@@ -178,8 +178,8 @@ impl Balance {
     ///
     /// A stream stays on its copy: a head that passes over blocks it does not need takes as long as
     /// one that reads them, so that two mirrors that read its blocks in turn gain nothing; but see
-    /// [`Balance::beside`]. It leaves a slow member. Otherwise the least busy member wins, and among equals the
-    /// one whose head is nearest.
+    /// [`Balance::beside`]. It leaves a slow member. Otherwise the least busy member wins, and
+    /// among equals the one whose head is nearest.
     pub(crate) fn choose(
         &self,
         now: u64,
@@ -281,10 +281,9 @@ impl Balance {
         others.find(|at| is_unknown(*at) || is_faster(*at))
     }
 
-    /// The copy on which a deep stream goes on, beside the one that it is on: of an idle member, when
-    /// that of `stay` has to read for long enough to make the jump worth its time. As the queue of
-    /// the one drains, that of the other grows, so their runs are as long as half of what is in
-    /// flight.
+    /// Where a deep stream is read beside the copy that it is on: at an idle member, when that of
+    /// `stay` has to read for long enough to make the jump worth its time. As the queue of the one
+    /// drains, that of the other grows, so their runs are as long as half of what is in flight.
     pub(crate) fn beside(&self, copies: &[Copy], failed: MemberSet, stay: u8) -> Option<u8> {
         let stay = usize::from(stay);
         if self.prefer_first || stay >= copies.len() {
@@ -313,8 +312,8 @@ impl Balance {
         (0..copies.len()).find(is_better).map(|at| at as u8)
     }
 
-    /// The copy that a stream is on at this place, if its last read of these members ended less than
-    /// `sectors` before: groups of mirrors change their copies at different times.
+    /// The copy that a stream is on at this place, if its last read of these members ended less
+    /// than `sectors` before: groups of mirrors change their copies at different times.
     pub(crate) fn continued(&self, copies: &[Copy], sectors: u64) -> Option<u8> {
         let behind = |at: &usize| copies[*at].sector.0.checked_sub(self.load(copies, *at).head);
         let near = (0..copies.len()).filter(|at| behind(at).is_some_and(|it| it < sectors));
