@@ -28,8 +28,8 @@ const EQUAL_NANOS: u64 = 50_000;
 /// Reads of a member before it is called slow; of a stream, all of which it would slow down.
 const LEAST_READS: u32 = 16;
 const LEAST_STREAMED: u32 = 4;
-/// What a member has still to read before a stream continues on another copy: so many times what a
-/// jump takes; in sectors (4 MiB) where that is not known.
+/// What a member has still to read before a stream continues on another copy: N times what a jump
+/// takes; in sectors (4 MiB) where that is not known.
 const LEAST_AHEAD_JUMPS: u64 = 2;
 const LEAST_AHEAD_SECTORS: u64 = 8192;
 /// A mean is over about as many reads.
