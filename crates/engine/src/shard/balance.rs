@@ -312,12 +312,17 @@ impl Balance {
         (0..copies.len()).find(is_better).map(|at| at as u8)
     }
 
-    /// The copy that a stream is on at this place, if its last read of these members ended less
-    /// than `sectors` before: groups of mirrors change their copies at different times.
-    pub(crate) fn continued(&self, copies: &[Copy], sectors: u64) -> Option<u8> {
+    /// The copy that a stream is on at this place: `stay`, or another one whose member has read up
+    /// to less than `sectors` before it, for groups of mirrors change their copies at different
+    /// times. After a write all members of a group are there.
+    pub(crate) fn continued(&self, copies: &[Copy], sectors: u64, stay: u8) -> u8 {
         let behind = |at: &usize| copies[*at].sector.0.checked_sub(self.load(copies, *at).head);
-        let near = (0..copies.len()).filter(|at| behind(at).is_some_and(|it| it < sectors));
-        near.min_by_key(behind).map(|at| at as u8)
+        let is_near = |at: &usize| behind(at).is_some_and(|it| it < sectors);
+        if self.prefer_first || usize::from(stay) >= copies.len() || is_near(&usize::from(stay)) {
+            return stay;
+        }
+        let near = (0..copies.len()).filter(is_near).min_by_key(behind);
+        near.map_or(stay, |at| at as u8)
     }
 
     /// The copy that a new stream begins on.
@@ -415,15 +420,17 @@ mod tests {
         let mut balance = Balance::new(2, false, MemberSet::EMPTY);
         balance.issued(0, 1000, 8);
         balance.issued(1, 2000, 8);
-        assert_eq!(balance.continued(&copies([2000, 2000]), 128), Some(1));
-        assert_eq!(balance.continued(&copies([1000, 1000]), 128), Some(0));
-        assert_eq!(
-            balance.continued(&copies([1127, 1127]), 128),
-            Some(0),
-            "a chunk was passed over"
-        );
-        assert_eq!(balance.continued(&copies([1128, 1128]), 128), None);
-        assert_eq!(balance.continued(&copies([999, 999]), 128), None);
+        let on = |balance: &Balance, sector, stay| {
+            balance.continued(&copies([sector, sector]), 128, stay)
+        };
+        assert_eq!((on(&balance, 2000, 0), on(&balance, 1000, 1)), (1, 0));
+        assert_eq!(on(&balance, 1127, 1), 0, "a chunk was passed over");
+        assert_eq!((on(&balance, 1128, 1), on(&balance, 999, 1)), (1, 1), "none is near");
+        balance.issued(0, 2000, 8);
+        assert_eq!((on(&balance, 2000, 0), on(&balance, 2000, 1)), (0, 1), "both are");
+        let mut far = Balance::new(2, true, MemberSet::EMPTY);
+        far.issued(1, 2000, 8);
+        assert_eq!(on(&far, 2000, 0), 0, "the second copy is in the inner half");
     }
 
     #[test]

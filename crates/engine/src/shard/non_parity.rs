@@ -109,7 +109,7 @@ impl NonParity {
             } else {
                 let absent = self.absent(cx, sectors);
                 if let Some(copy) = stay.filter(|_| self.copies.len() > 1) {
-                    let copy = self.balance.continued(&self.copies, length).unwrap_or(copy);
+                    let copy = self.balance.continued(&self.copies, length, copy);
                     on = self.balance.beside(&self.copies, absent, copy);
                     if on.is_some() {
                         (stay, jumps) = (on, true);
