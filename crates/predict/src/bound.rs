@@ -10,8 +10,8 @@
 //!
 //! Sequential patterns run with enough in flight to keep every member streaming, whatever the
 //! cell's depth: adjacent member operations are merged, so the block size does not matter. The
-//! copies of mirrors are read in turn where enough is in flight. Random
-//! patterns run at the cell's depth and block. Where a layout leaves a choice, the better one
+//! copies of mirrors are read in turn where enough is in flight. Random patterns run at the cell's
+//! depth and block. Where a layout leaves a choice, the better one
 //! counts: read-modify-write or reconstruct-write, the nearest copy or always the first. Where
 //! members share a wire or a disk, the length of an operation decides how long the others wait, and
 //! the best length counts. A write pattern ends with a flush, so that volatile caches do not raise

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deep_stream_goes_on_at_an_idle_member() {
+    fn a_deep_stream_continues_at_an_idle_member() {
         let (both, none) = (copies([0, 0]), MemberSet::EMPTY);
         // 4 MiB are enough; one read that is longer is not a queue.
         assert_eq!(streaming(3, 2048).beside(&both, none, 0), None);
