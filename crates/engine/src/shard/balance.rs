@@ -284,7 +284,14 @@ impl Balance {
     /// Where a deep stream is read beside the copy that it is on: at an idle member, when that of
     /// `stay` has to read for long enough to make the jump worth its time. As the queue of the one
     /// drains, that of the other grows, so their runs are as long as half of what is in flight.
-    pub(crate) fn beside(&self, copies: &[Copy], failed: MemberSet, stay: u8) -> Option<u8> {
+    /// What is known of a member that has not been read for long does not count: it is tried again.
+    pub(crate) fn beside(
+        &self,
+        now: u64,
+        copies: &[Copy],
+        failed: MemberSet,
+        stay: u8,
+    ) -> Option<u8> {
         let stay = usize::from(stay);
         if self.prefer_first || stay >= copies.len() {
             return None;
@@ -299,12 +306,14 @@ impl Balance {
             if other.in_flight > 0 || excluded.contains(copies[*at].member.0) {
                 return false;
             }
+            let is_known = !other.is_unread(now);
             // A host that takes the data in order would wait for it.
-            let is_as_fast = other.streamed.reads < LEAST_STREAMED
+            let is_as_fast = !is_known
+                || other.streamed.reads < LEAST_STREAMED
                 || other.streamed.nanos <= busy.streamed.nanos / 2 * 3 + EQUAL_NANOS;
             let left = u64::from(busy.in_flight);
             is_as_fast
-                && match other.single.reads > 0 && busy.streamed.reads > 0 {
+                && match is_known && other.single.reads > 0 && busy.streamed.reads > 0 {
                     true => left * busy.streamed.nanos >= LEAST_AHEAD_JUMPS * other.single.nanos,
                     false => left * busy.sectors >= LEAST_AHEAD_SECTORS,
                 }
@@ -381,23 +390,23 @@ mod tests {
     fn a_deep_stream_continues_at_an_idle_member() {
         let (both, none) = (copies([0, 0]), MemberSet::EMPTY);
         // 4 MiB are enough; one read that is longer is not a queue.
-        assert_eq!(streaming(3, 2048).beside(&both, none, 0), None);
-        assert_eq!(streaming(4, 2048).beside(&both, none, 0), Some(1));
-        assert_eq!(streaming(1, 16384).beside(&both, none, 0), None);
+        assert_eq!(streaming(3, 2048).beside(0, &both, none, 0), None);
+        assert_eq!(streaming(4, 2048).beside(0, &both, none, 0), Some(1));
+        assert_eq!(streaming(1, 16384).beside(0, &both, none, 0), None);
         let deep = streaming(9, 2048);
-        assert_eq!(deep.beside(&both, [1].into_iter().collect(), 0), None, "it has failed");
+        assert_eq!(deep.beside(0, &both, [1].into_iter().collect(), 0), None, "it has failed");
         let mut busy = streaming(9, 2048);
         busy.issued(1, 5, 5);
-        assert_eq!(busy.beside(&both, none, 0), None);
+        assert_eq!(busy.beside(0, &both, none, 0), None);
         let mut far = Balance::new(2, true, none);
         (0..9).for_each(|_| far.issued(0, 64, 2048));
-        assert_eq!(far.beside(&both, none, 0), None, "the other copy is in the inner half");
+        assert_eq!(far.beside(0, &both, none, 0), None, "the other copy is in the inner half");
     }
 
     #[test]
     fn a_jump_is_made_where_it_takes_less_than_half_of_what_is_left_to_read() {
         let (both, none) = (copies([0, 0]), MemberSet::EMPTY);
-        let measured = |jump: u64, other: u64| {
+        let measured_at = |now: u64, jump: u64, other: u64| {
             let mut balance = streaming(12, 2048);
             // Reads of the stream took 4 ms each at member 0.
             for read in 1..=4 {
@@ -407,12 +416,15 @@ mod tests {
             }
             balance.issued(1, 0, 2048);
             balance.read_done(100_000_000, 1, 100_000_000 - jump, false);
-            balance.beside(&both, none, 0)
+            balance.beside(now, &both, none, 0)
         };
+        let measured = |jump, other| measured_at(100_000_000, jump, other);
         assert_eq!(measured(16_000_000, 4_000_000), Some(1), "8 left: 32 ms");
         assert_eq!(measured(17_000_000, 4_000_000), None);
         assert_eq!(measured(1_000_000, 5_900_000), Some(1));
         assert_eq!(measured(1_000_000, 7_000_000), None, "who reads in order would wait for it");
+        let later = 100_000_000 + RETRY_READS * 17_000_000 + 1;
+        assert_eq!(measured_at(later, 17_000_000, 4_000_000), Some(1), "it is tried again");
     }
 
     #[test]

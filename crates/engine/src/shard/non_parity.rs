@@ -110,7 +110,7 @@ impl NonParity {
                 let absent = self.absent(cx, sectors);
                 if let Some(copy) = stay.filter(|_| self.copies.len() > 1) {
                     let copy = self.balance.continued(&self.copies, length, copy);
-                    on = self.balance.beside(&self.copies, absent, copy);
+                    on = self.balance.beside(cx.now, &self.copies, absent, copy);
                     if on.is_some() {
                         (stay, jumps) = (on, true);
                     }
