@@ -113,7 +113,7 @@ impl Intervals {
     /// ceiling that differs between machines.
     pub fn around(&self, class: Class, value: f64, source: Source, limit: Ceiling) -> (f64, f64) {
         let input: f64 = match source {
-            Source::Measured | Source::StandIn => 0.0,
+            Source::Measured | Source::OtherDepth | Source::StandIn => 0.0,
             Source::Sheet => 0.15,
             Source::Assumed => 0.25,
         };

@@ -302,6 +302,23 @@ fn a_stated_depth_means_the_same_in_all_three_verbs() {
 }
 
 #[test]
+fn what_the_facts_leave_open_is_said() {
+    let dir = Dir::new();
+    let of = |single: Value| {
+        let path = dir.file("facts.json");
+        std::fs::write(&path, json!({"single": single}).to_string()).expect("a file");
+        raidlab(&format!("predict --level raid5 --disks 4 --facts {path}")).ok().stdout
+    };
+    let fast = of(json!({"seq read": 2500, "random read": {"value": 9e4, "depth": 32}}));
+    assert!(fast.contains("assumed: members are flash"), "{fast}");
+    assert!(fast.contains("random-read 90000 /s (measured)"), "{fast}");
+    assert!(!fast.contains("seeks"), "{fast}");
+    let slow = of(json!({"seq read": 150, "random read": 120}));
+    assert!(slow.contains("assumed: members are disks of 7200 rpm"), "{slow}");
+    assert!(slow.contains("random-read 240 /s (other-depth)"), "{slow}");
+}
+
+#[test]
 fn a_bitmap_is_assumed_as_mdadm_makes_it_and_counts_by_the_area() {
     let of = |words: &str| {
         let words = "predict --level raid10 --members hdd-2016*4 --workload random-write --depth 1 "

@@ -8,6 +8,7 @@ use md::Level;
 use crate::calibrate::SharedBus;
 
 use crate::diagnose::case::Case;
+use crate::tables::FASTEST_DISK_MB_PER_S;
 
 /// A member slower than this share of the median is slow.
 const SLOW: f64 = 0.85;
@@ -21,8 +22,6 @@ pub const NO_LIMIT: f64 = 1e12;
 const FLASH_READS: f64 = 500.0;
 /// The same at any depth.
 const FLASH_DEEP_READS: f64 = 1000.0;
-/// Reads in order that none does, MB/s: the fastest of 2024 does 290.
-const FLASH_MB_PER_S: f64 = 400.0;
 /// The innermost tracks are half as long as the outermost.
 const LOST_AT_THE_INNERMOST: f64 = 0.5;
 /// Requests in flight of a member that has always one to do; taken where they are unknown.
@@ -259,7 +258,7 @@ fn shows_flash(case: &Case) -> Option<String> {
     let of_one = of_one.iter().filter_map(|work| Some(case.single.get(*work)?.rate));
     let alone = case.probes.alone_mb_per_s.iter().flatten().copied();
     let most = of_one.chain(alone).fold(0.0, f64::max);
-    (most > FLASH_MB_PER_S).then(|| format!("one does {most:.0} MB/s"))
+    (most > FASTEST_DISK_MB_PER_S).then(|| format!("one does {most:.0} MB/s"))
 }
 
 /// Members that wait for each other while they seek.

@@ -219,7 +219,9 @@ pub fn one_disk(
 fn request_us(value: Value, machine: &Machine, access: &Access, constants: &Constants) -> f64 {
     let usual = machine.request_us.unwrap_or(constants[Symbol::T1]);
     match value.source {
-        Source::Measured | Source::StandIn => usual.min(access.jobs * 1e6 / value.rate),
+        Source::Measured | Source::OtherDepth | Source::StandIn => {
+            usual.min(access.jobs * 1e6 / value.rate)
+        }
         Source::Sheet | Source::Assumed => usual,
     }
 }

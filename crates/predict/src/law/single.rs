@@ -8,6 +8,8 @@ use super::work::Work;
 pub enum Source {
     /// Measured on one member.
     Measured,
+    /// Measured with another number of requests in flight; what the queue gains is usual.
+    OtherDepth,
     /// The law, turned around, on a row of the same table that stands in for the single disk.
     StandIn,
     /// A data sheet or a drive profile.
@@ -17,10 +19,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// `measured`, `stand-in`, `sheet`, `assumed`.
+    /// `measured`, `other-depth`, `stand-in`, `sheet`, `assumed`.
     pub const fn name(self) -> &'static str {
         match self {
             Source::Measured => "measured",
+            Source::OtherDepth => "other-depth",
             Source::StandIn => "stand-in",
             Source::Sheet => "sheet",
             Source::Assumed => "assumed",

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::law::{Access, Array, Constants, FILE_BYTES, Kernel, Prediction, Single, Source};
 use crate::law::{WhyNot, Work, WriteBack, naive, predict};
 
-use super::facts::{Facts, kernel};
+use super::facts::{Facts, figures_of_one_disk, kernel};
 use super::known::{Inputs, SingleSource, StandIn};
 use super::lenient::{Fields, kib, plain_key};
 use super::words::{
@@ -402,19 +402,8 @@ impl<'a> Reader<'a> {
     /// `facts.single`: by workload a number or an object, or a list of objects.
     fn known_of_facts(&self) -> Vec<SingleSource> {
         let facts = Fields::of(self.system.get(&["facts"]));
-        let keys = ["single", "single_disk", "singles", "single_rows", "single_disk_rows"];
-        let mut entries: Vec<(String, &Value)> = Vec::new();
-        match facts.get(&keys) {
-            Some(Value::Object(map)) => {
-                entries.extend(map.iter().map(|(name, value)| (name.clone(), value)));
-            }
-            Some(Value::Array(all)) => entries.extend(all.iter().filter_map(|value| {
-                Some((Fields::of(Some(value)).text(&["workload", "name"])?, value))
-            })),
-            _ => {}
-        }
         let mut known = Vec::new();
-        for (name, value) in entries {
+        for (name, value) in figures_of_one_disk(facts) {
             match value {
                 // `{"ext4": {"seq read": 90}}`: by file system.
                 Value::Object(map) if workload(&name).is_err() => {

@@ -4,17 +4,17 @@ use serde_json::Value;
 use spec::units::parse_rate;
 
 use crate::disks::{find, of_model};
-use crate::law::{Bus, Kernel, Machine, Media};
+use crate::law::{Bus, Kernel, Machine, Media, Work};
 
 use super::lenient::{Fields, kib, number, plain_key, rate};
-use super::words::{file_system, seekers};
+use super::words::{file_system, seekers, workload};
 
 /// What the facts of a system say, before a row says more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The machine.
     pub machine: Machine,
-    /// What the disks are, where that is stated; `machine` has disks of 7200 rpm otherwise.
+    /// What the disks are, where that is stated; `machine` has [`usual_media`] otherwise.
     pub media: Option<Media>,
     /// Entries of the stripe cache, where they are stated; `machine` has md's own otherwise.
     pub stripe_cache: Option<f64>,
@@ -63,7 +63,10 @@ impl Facts {
             fields.text(&["disks", "members", "drives"]).unwrap_or_default().to_ascii_lowercase()
         });
         let media = media(facts, &disks, &words);
-        let mut machine = Machine::new(media.unwrap_or(USUAL_MEDIA));
+        let reads: Vec<f64> = disks.iter().filter_map(|disk| disk.read).collect();
+        let sheet_read = lowest(&reads).or_else(|| facts.rate(&SEQUENTIAL_READ));
+        let usual = || usual_media(sheet_read.or_else(|| fastest_stream(facts)));
+        let mut machine = Machine::new(media.unwrap_or_else(usual));
         machine.kernel = kernel(facts).or_else(|| kernel(system));
         machine.buses = buses(facts);
         let ahead = ["read_ahead_kib", "read_ahead_kb", "readahead_kib", "read_ahead"];
@@ -97,8 +100,6 @@ impl Facts {
             .number(&["seekers", "seek_processes"])
             .or_else(|| seekers(&tool.unwrap_or_default()))
             .unwrap_or(3.0);
-        let reads: Vec<f64> = disks.iter().filter_map(|disk| disk.read).collect();
-        let sheet_read = lowest(&reads).or_else(|| facts.rate(&SEQUENTIAL_READ));
         let highest = reads.iter().copied().fold(0.0, f64::max);
         if reads.len() == disks.len()
             && let Some(slowest) = sheet_read
@@ -255,8 +256,44 @@ fn is_shingled(fields: Fields<'_>) -> bool {
         || known.is_some_and(|disk| disk.is_shingled())
 }
 
-/// What disks are of which nothing is stated.
-const USUAL_MEDIA: Media = Media::Rotating { rpm: 7200.0 };
+/// `facts.single`: workloads, and the number or the object of each.
+pub(super) fn figures_of_one_disk(facts: Fields<'_>) -> Vec<(String, &Value)> {
+    let keys = ["single", "single_disk", "singles", "single_rows", "single_disk_rows"];
+    match facts.get(&keys) {
+        Some(Value::Object(map)) => map.iter().map(|(name, value)| (name.clone(), value)).collect(),
+        Some(Value::Array(all)) => {
+            let named = |value| Some((Fields::of(Some(value)).text(&["workload", "name"])?, value));
+            all.iter().filter_map(named).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The fastest stream that one disk reads, MB/s, where a figure of it has no unit or that one.
+fn fastest_stream(facts: Fields<'_>) -> Option<f64> {
+    let streams = figures_of_one_disk(facts).into_iter().filter_map(|(name, value)| {
+        let word = workload(&name).ok()?;
+        let unit = Fields::of(Some(value)).text(&["unit"]);
+        let is_stream = matches!(word.work, Work::Read | Work::DirectRead);
+        (is_stream && unit.is_none_or(|unit| unit == "MB/s")).then(|| rate(value))?
+    });
+    streams.reduce(f64::max)
+}
+
+/// What disks of 7200 rpm are.
+const USUAL_DISK: Media = Media::Rotating { rpm: 7200.0 };
+
+/// No disk with one actuator moves more in order, MB/s: the fastest of 2024 does 290.
+pub const FASTEST_DISK_MB_PER_S: f64 = 400.0;
+
+/// What members are of which nothing but the rate of a stream is known, MB/s: flash where no disk
+/// reads so fast, otherwise disks of 7200 rpm.
+pub fn usual_media(mb_per_s: Option<f64>) -> Media {
+    match mb_per_s {
+        Some(rate) if rate > FASTEST_DISK_MB_PER_S => Media::Flash,
+        _ => USUAL_DISK,
+    }
+}
 
 fn media(facts: Fields<'_>, disks: &[Disk], words: &[String; 2]) -> Option<Media> {
     let rpm = disks.iter().find_map(|disk| disk.rpm).or_else(|| facts.number(&["rpm"]));
@@ -275,7 +312,7 @@ fn media(facts: Fields<'_>, disks: &[Disk], words: &[String; 2]) -> Option<Media
     let is_named = ["media", "type", "kind"].iter().any(|key| facts.get(&[key]).is_some());
     match rpm {
         Some(rpm) => Some(Media::Rotating { rpm }),
-        None => is_named.then_some(USUAL_MEDIA),
+        None => is_named.then_some(USUAL_DISK),
     }
 }
 
@@ -388,6 +425,16 @@ mod tests {
         assert_eq!(facts(json!({"disks": "8 x NVMe"})).machine.media, Media::Flash);
         assert_eq!(facts(json!({"disks": [{"kind": "ssd"}]})).machine.media, Media::Flash);
         assert_eq!(facts(json!({"disks": [{"rpm": 0}]})).machine.media, Media::Flash);
+        for fast in [json!({"single": {"seq read": 2500}}), json!({"seq_read": "3.5 GB/s"})] {
+            let found = facts(fast.clone());
+            assert_eq!((found.media, found.machine.media), (None, Media::Flash), "{fast}");
+            assert_eq!(found.access_s, None, "{fast}");
+        }
+        for slow in [json!({"single": {"seq read": 250}}), json!({"single": {"random read": 9e4}})]
+        {
+            let media = facts(slow.clone()).machine.media;
+            assert_eq!(media, Media::Rotating { rpm: 7200.0 }, "{slow}");
+        }
         let disk = facts(json!({"disks": "4 x 5400 rpm IDE"}));
         assert_eq!(disk.machine.media, Media::Rotating { rpm: 5400.0 });
     }

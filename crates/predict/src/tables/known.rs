@@ -57,7 +57,8 @@ impl Inputs {
             let Some(best) = best(known, work, fs, access.depth) else { continue };
             let gain = queue_gain(known, fs).unwrap_or(USUAL_QUEUE_GAIN);
             match at_depth(best, facts, access.depth, gain) {
-                Some(rate) => base.offer(work, rate, best.source),
+                Some(rate) if rate == best.rate => base.offer(work, rate, best.source),
+                Some(rate) => base.offer(work, rate, best.source.max(Source::OtherDepth)),
                 None => base.has_other_depth(work),
             }
         }

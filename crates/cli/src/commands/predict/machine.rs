@@ -12,11 +12,11 @@ use drive::Profile;
 use predict::diagnose::rate_of;
 use predict::disks::Disk;
 use predict::law::{
-    Array, Bus, FILE_BYTES, Kernel, Machine, Media, Sheet, Single, Source, WhyNot, Work, WriteBack,
+    Array, Bus, FILE_BYTES, Kernel, Machine, Sheet, Single, Source, WhyNot, Work, WriteBack,
 };
 use predict::pasted::Pasted;
 use predict::question::{CURRENT_KERNEL, Question};
-use predict::tables::{Facts, file_system, workload, write_back};
+use predict::tables::{Facts, file_system, usual_media, workload, write_back};
 use serde_json::Value;
 use spec::buses::Buses;
 use spec::members::MemberSet;
@@ -161,8 +161,10 @@ pub struct Described {
     pub bought: Vec<(Disk, u32)>,
 }
 
-/// What is assumed of disks of which only figures are known.
+/// What is assumed of disks of which only figures are known, by their streams.
 const PLATTERS: &str = "members are disks of 7200 rpm";
+/// The same of faster ones.
+const FLASH: &str = "members are flash";
 /// What is assumed where no bitmap is stated.
 const BITMAP: &str = "an internal bitmap, which mdadm makes above 100 GiB a member (--bitmap)";
 /// How it begins what is assumed of the area of random writes.
@@ -262,17 +264,26 @@ impl MachineArguments {
             (None, None) => set.into_iter().map(of_profile).collect(),
         };
         let mut machine = match (&facts, sheets.first()) {
-            (Some((facts, _)), _) => facts.machine.clone(),
+            (Some((facts, _)), sheet) => {
+                let of_sheet = sheet.map(|(sheet, ..)| sheet.media);
+                let media = facts.media.or(of_sheet).unwrap_or(facts.machine.media);
+                Machine { media, ..facts.machine.clone() }
+            }
             (None, Some((sheet, ..))) => Machine::new(sheet.media),
             (None, None) => {
-                let flash = self.measured.iter().any(|(work, rate)| {
-                    matches!(work, Work::Read | Work::DirectRead) && *rate > 300.0
-                });
-                let media = if flash { Media::Flash } else { Media::Rotating { rpm: 7200.0 } };
-                assumed.push(if flash { "members are flash" } else { PLATTERS }.to_string());
-                Machine::new(media)
+                let of_stream = |(work, rate): &(Work, f64)| {
+                    matches!(work, Work::Read | Work::DirectRead).then_some(*rate)
+                };
+                Machine::new(usual_media(
+                    self.measured.iter().filter_map(of_stream).reduce(f64::max),
+                ))
             }
         };
+        let says_media = facts.as_ref().is_some_and(|(facts, _)| facts.media.is_some());
+        if sheets.is_empty() && !says_media {
+            let flash = machine.media.is_flash();
+            assumed.push(if flash { FLASH } else { PLATTERS }.to_string());
+        }
         if let Some(calibrated) = &calibrated {
             calibrated.apply(&mut machine);
         }
@@ -408,13 +419,14 @@ impl MachineArguments {
         for (work, rate) in &self.measured {
             single.replace(*work, Some(*rate), Source::Measured);
         }
-        if let Some((_, of_facts)) = facts {
+        if let Some((facts, of_facts)) = facts {
             for work in Work::ALL {
                 if let Some(value) = of_facts.get(work) {
                     single.offer(work, value.rate, value.source);
                 }
             }
-            single.access_s = of_facts.access_s;
+            // That of the usual disk is none of another medium's.
+            single.access_s = of_facts.access_s.filter(|_| facts.machine.media == machine.media);
             (single.read_s, single.write_s) = (of_facts.read_s, of_facts.write_s);
             for work in Work::ALL {
                 if of_facts.figure(work) == Err(WhyNot::OtherDepth(work)) {
