@@ -23,7 +23,7 @@ mod closed_loop;
 mod demand;
 
 use closed_loop::{Drives, Outcome, Pace};
-use demand::Policy;
+use demand::{CopyChoice, Policy};
 use drive::{Placement, Profile};
 use spec::topology::StorageTopology;
 
@@ -122,7 +122,11 @@ pub fn bound(cell: &CellShape<'_>) -> Option<Bound> {
     let pace = Pace::of(cell)?;
     let ranks = ranks(cell, &drives);
     let rig = Drives { all: &drives, present: &present, ranks: &ranks };
-    let run = |policy: Policy, piece: u64| closed_loop::run(cell, &rig, &pace, policy, piece);
+    let deep = pace.clone().as_deep(cell);
+    let run = |policy: Policy, piece: u64| {
+        let pace = if policy.copy == CopyChoice::Idle { &deep } else { &pace };
+        closed_loop::run(cell, &rig, pace, policy, piece)
+    };
     let pieces = pieces(cell);
     let outcomes = policies(cell, &ranks)
         .into_iter()
@@ -158,22 +162,22 @@ fn ranks(cell: &CellShape<'_>, drives: &[MemberDrive<'_>]) -> Vec<usize> {
 
 /// The policies that may differ for this cell.
 fn policies(cell: &CellShape<'_>, ranks: &[usize]) -> Vec<Policy> {
-    let first_copy = cell.pattern.sequential();
-    let usual = Policy { first_copy, fastest_first: false, read_modify_write: true };
+    let copy = if cell.pattern.sequential() { CopyChoice::First } else { CopyChoice::LeastBusy };
+    let usual = Policy { copy, read_modify_write: true };
     let mut all = vec![usual];
     match cell.pattern {
         Pattern::SequentialRead => {
             // One stream may be read from any copy,
             if ranks.iter().any(|rank| *rank > 0) {
-                all.push(Policy { fastest_first: true, ..usual });
+                all.push(Policy { copy: CopyChoice::Fastest, ..usual });
             }
             // and a deep one from all of them, in long runs.
-            if reads_copies_in_turn(cell) {
-                all.push(Policy { first_copy: false, ..usual });
+            if cell.shape.has_copies() && cell.depth > 1 {
+                all.push(Policy { copy: CopyChoice::Idle, ..usual });
             }
         }
         Pattern::RandomRead if cell.shape.has_copies() => {
-            all.push(Policy { first_copy: true, ..usual });
+            all.push(Policy { copy: CopyChoice::First, ..usual });
         }
         Pattern::RandomWrite if cell.shape.has_parity() => {
             all.push(Policy { read_modify_write: false, ..usual });
@@ -181,18 +185,6 @@ fn policies(cell: &CellShape<'_>, ranks: &[usize]) -> Vec<Policy> {
         _ => {}
     }
     all
-}
-
-/// Whether a stream has enough in flight to be worth a jump of the head: more than this on each
-/// member that it reads; or a second request, where nothing rotates.
-fn reads_copies_in_turn(cell: &CellShape<'_>) -> bool {
-    const AHEAD_BYTES: u64 = 4 << 20;
-    let members = || cell.members.iter().flatten();
-    let largest = members().map(|drive| drive.member_bytes).max().unwrap_or(1).max(1);
-    let read = cell.shape.bytes().div_ceil(largest);
-    let rotates = members().any(|drive| drive.profile.kind() == drive::Kind::Rotating);
-    let is_deep = cell.block_bytes * u64::from(cell.depth) > read * AHEAD_BYTES;
-    cell.shape.has_copies() && cell.depth > 1 && (is_deep || !rotates)
 }
 
 /// Lengths of member operations that may differ for this cell, in sectors. With one command at a

@@ -28,10 +28,9 @@ const EQUAL_NANOS: u64 = 50_000;
 /// Reads of a member before it is called slow; of a stream, all of which it would slow down.
 const LEAST_READS: u32 = 16;
 const LEAST_STREAMED: u32 = 4;
-/// What a member has still to read before a stream continues on another copy: N times what a jump
-/// takes; in sectors (4 MiB) where that is not known.
-const LEAST_AHEAD_JUMPS: u64 = 2;
-const LEAST_AHEAD_SECTORS: u64 = 8192;
+/// What a member has still to read before a stream continues on another copy, in sectors (1 MiB),
+/// where it is not known what a jump takes.
+const LEAST_AHEAD_SECTORS: u64 = 2048;
 /// A mean is over about as many reads.
 const MEAN_OF: u64 = 16;
 /// A slow member is tried again after this time, and this many times what a read of it takes: so
@@ -283,8 +282,8 @@ impl Balance {
 
     /// Where a deep stream is read beside the copy that it is on: at an idle member, when that of
     /// `stay` has to read for long enough to make the jump worth its time. As the queue of the one
-    /// drains, that of the other grows, so their runs are as long as half of what is in flight.
-    /// What is known of a member that has not been read for long does not count: it is tried again.
+    /// drains, that of the other grows to all that is in flight, while it reads as much again: so
+    /// runs are about twice as long as what is left, and may take no less than a jump. What is known of a member that has not been read for long does not count: it is tried again.
     pub(crate) fn beside(
         &self,
         now: u64,
@@ -314,7 +313,10 @@ impl Balance {
             let left = u64::from(busy.in_flight);
             is_as_fast
                 && match is_known && other.single.reads > 0 && busy.streamed.reads > 0 {
-                    true => left * busy.streamed.nanos >= LEAST_AHEAD_JUMPS * other.single.nanos,
+                    true => {
+                        let jump = other.single.nanos.saturating_sub(busy.streamed.nanos);
+                        2 * left * busy.streamed.nanos >= jump
+                    }
                     false => left * busy.sectors >= LEAST_AHEAD_SECTORS,
                 }
         };
@@ -389,9 +391,9 @@ mod tests {
     #[test]
     fn a_deep_stream_continues_at_an_idle_member() {
         let (both, none) = (copies([0, 0]), MemberSet::EMPTY);
-        // 4 MiB are enough; one read that is longer is not a queue.
-        assert_eq!(streaming(3, 2048).beside(0, &both, none, 0), None);
-        assert_eq!(streaming(4, 2048).beside(0, &both, none, 0), Some(1));
+        // 1 MiB is enough; one read that is longer is not a queue.
+        assert_eq!(streaming(3, 512).beside(0, &both, none, 0), None);
+        assert_eq!(streaming(4, 512).beside(0, &both, none, 0), Some(1));
         assert_eq!(streaming(1, 16384).beside(0, &both, none, 0), None);
         let deep = streaming(9, 2048);
         assert_eq!(deep.beside(0, &both, [1].into_iter().collect(), 0), None, "it has failed");
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_is_made_where_it_takes_less_than_half_of_what_is_left_to_read() {
+    fn a_jump_is_made_where_it_takes_less_than_twice_what_is_left_to_read() {
         let (both, none) = (copies([0, 0]), MemberSet::EMPTY);
         let measured_at = |now: u64, jump: u64, other: u64| {
             let mut balance = streaming(12, 2048);
@@ -419,12 +421,13 @@ mod tests {
             balance.beside(now, &both, none, 0)
         };
         let measured = |jump, other| measured_at(100_000_000, jump, other);
-        assert_eq!(measured(16_000_000, 4_000_000), Some(1), "8 left: 32 ms");
-        assert_eq!(measured(17_000_000, 4_000_000), None);
+        // 8 are left: 64 ms. A read with a jump takes 4 ms more than the jump.
+        assert_eq!(measured(68_000_000, 4_000_000), Some(1));
+        assert_eq!(measured(69_000_000, 4_000_000), None);
         assert_eq!(measured(1_000_000, 5_900_000), Some(1));
         assert_eq!(measured(1_000_000, 7_000_000), None, "who reads in order would wait for it");
-        let later = 100_000_000 + RETRY_READS * 17_000_000 + 1;
-        assert_eq!(measured_at(later, 17_000_000, 4_000_000), Some(1), "it is tried again");
+        let later = 100_000_000 + RETRY_READS * 69_000_000 + 1;
+        assert_eq!(measured_at(later, 69_000_000, 4_000_000), Some(1), "it is tried again");
     }
 
     #[test]

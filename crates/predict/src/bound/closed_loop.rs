@@ -24,6 +24,9 @@ const STREAM_BYTES_PER_LEAF: u64 = 192 << 20;
 const WINDOW_BYTES_PER_LEAF: u64 = 512 << 10;
 const WINDOWS_IN_FLIGHT: usize = 4;
 
+/// Requests that a deep stream has in flight at most: longer ones stand for more.
+const DEEP_IN_FLIGHT: u32 = 64;
+
 /// Long runs on a member are split into pieces of at most this length.
 pub(super) const PIECE_SECTORS: u64 = 512;
 
@@ -65,6 +68,20 @@ impl Pace {
             }
         };
         Some(pace)
+    }
+
+    /// Of one deep stream, with what the cell has in flight and no more.
+    pub fn as_deep(self, cell: &CellShape<'_>) -> Pace {
+        let block = cell.block_bytes.div_ceil(md::SECTOR_BYTES);
+        let in_flight = cell.depth.min(DEEP_IN_FLIGHT);
+        let sectors = (block * u64::from(cell.depth.div_ceil(in_flight))).min(self.span);
+        let requests = (self.requests * self.sectors).div_ceil(sectors);
+        let in_flight = in_flight as usize * self.streams;
+        // Within one pass, unless that is over before the queue says anything.
+        let pass = self.span / sectors * self.streams as u64;
+        let requests = requests.min(pass).max(6 * in_flight as u64);
+        let warm_up = (requests / 8).max(2 * in_flight as u64);
+        Pace { sectors, in_flight, requests, warm_up, ..self }
     }
 
     fn streaming(cell: &CellShape<'_>, span: u64, block: u64) -> Pace {

@@ -27,14 +27,25 @@ enum Node {
     Array { geometry: Box<Geometry>, members: Vec<Node> },
 }
 
+/// The copy that a read takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyChoice {
+    /// The first one that is there; of stream n: n further on.
+    First,
+    /// The same, those on the fastest members first.
+    Fastest,
+    /// That of an idle member; of busy ones the one whose head is there. So those of a stream read
+    /// long runs of it in turn, as long as they have requests in flight.
+    Idle,
+    /// That of the least busy member, and among equals of the nearest head.
+    LeastBusy,
+}
+
 /// Choices that a layout leaves open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Mirrored reads take the first copy that is there (of stream n: n further on); otherwise the
-    /// least busy member, and among equals the nearest head.
-    pub first_copy: bool,
-    /// The first copy is the one on the fastest member.
-    pub fastest_first: bool,
+    /// Of mirrored reads.
+    pub copy: CopyChoice,
     /// Small parity writes read the old data and parity where they can; otherwise they read the
     /// rest of the row where they can.
     pub read_modify_write: bool,
@@ -426,14 +437,20 @@ impl Plan {
 fn choose(members: &[Node], copies: &[Copy], state: &State) -> Copy {
     let there = |copy: &Copy| members[copy.member.index()].there(&state.present);
     let mut there = copies.iter().copied().filter(there);
-    if state.policy.first_copy {
+    if matches!(state.policy.copy, CopyChoice::First | CopyChoice::Fastest) {
         let mut all: Vec<Copy> = there.collect();
-        if state.policy.fastest_first {
+        if state.policy.copy == CopyChoice::Fastest {
             all.sort_by_key(|copy| members[copy.member.index()].rank(state));
         }
         return all[state.stream % all.len()];
     }
-    let effort = |copy: &Copy| members[copy.member.index()].effort(copy.sector.0, state);
+    let effort = |copy: &Copy| {
+        let (busy, distance) = members[copy.member.index()].effort(copy.sector.0, state);
+        match state.policy.copy {
+            CopyChoice::Idle => (busy.min(1), distance),
+            _ => (busy, distance),
+        }
+    };
     let first = there.next().expect("the array is there, so each block has a copy");
     there.fold(first, |best, copy| if effort(&copy) < effort(&best) { copy } else { best })
 }
@@ -479,7 +496,7 @@ mod tests {
             in_flight: vec![0; leaves],
             head: vec![0; leaves],
             ranks: vec![0; leaves],
-            policy: Policy { first_copy: false, fastest_first: false, read_modify_write },
+            policy: Policy { copy: CopyChoice::LeastBusy, read_modify_write },
             stream: 0,
         }
     }
