@@ -279,12 +279,9 @@ pub fn scrub(
     let mut mode = options.mode;
     if !is_check
         && !is_in_sync
-        && !may_be_corrected(array, &members, driver.geometry(), &out_of_sync)
+        && let Some(why) = proves_nothing(array, &members, driver.geometry(), &out_of_sync)
     {
-        let note = "where the copies are not in sync, no more blocks with contents agree than \
-                    differ: they seem never to have been in sync, and most of them prove nothing; \
-                    the first one is copied to the others";
-        observe(ScrubEvent::Note(note.into()));
+        observe(ScrubEvent::Note(why.into()));
         mode = ScrubMode::Check;
     }
     let places = places(array, &members);
@@ -317,19 +314,28 @@ pub fn scrub(
     Ok(report)
 }
 
-/// Whether most copies may be written over the others where these are not in sync: not if they
-/// never were, as those of a new array of a disk with data and of empty ones. Parity says by itself
-/// whether it has been computed.
-fn may_be_corrected(
+/// Why most copies may not be written over the others where these are not in sync: if they never
+/// were, as those of a new array of a disk with data and of empty ones; and if some may lag. Parity
+/// says by itself whether it has been computed.
+fn proves_nothing(
     array: &Array,
     members: &[Opened],
     geometry: &Geometry,
     out_of_sync: &[Range<u64>],
-) -> bool {
-    let Kind::Mirrored(mirrored) = geometry.kind() else { return true };
+) -> Option<&'static str> {
+    let Kind::Mirrored(mirrored) = geometry.kind() else { return None };
     let mut copies = vec![Copy::default(); mirrored.copies()];
     if copies.len() < 3 {
-        return true;
+        return None;
+    }
+    let metadata = |candidate: usize| members[candidate].superblock.metadata();
+    let mut slots = array.read_write.slots.iter().flatten();
+    if slots.any(|source| metadata(source.candidate).write_mostly) {
+        return Some(
+            "write-mostly copies may lack what has been acknowledged (--write-behind), so most \
+             copies prove nothing where they are not in sync; the first one that is not \
+             write-mostly is copied to the others",
+        );
     }
     let read = |copy: &Copy| {
         let source = array.read_write.slots.get(copy.member.index())?.as_ref()?;
@@ -354,7 +360,11 @@ fn may_be_corrected(
             }
         }
     }
-    alike > differing
+    (alike <= differing).then_some(
+        "where the copies are not in sync, no more blocks with contents agree than differ: they \
+         seem never to have been in sync, and most of them prove nothing; the first one is copied \
+         to the others",
+    )
 }
 
 /// What a scrub has found, with members by name.

@@ -287,7 +287,9 @@ impl<'a> Preparing<'a> {
                 [].into()
             }
         };
-        Source::new(self.disks[candidate].clone(), data_offset, in_sync, &bad)
+        let write_mostly = self.candidates[candidate].metadata.write_mostly;
+        let source = Source::new(self.disks[candidate].clone(), data_offset, in_sync, &bad);
+        Source { write_mostly, ..source }
     }
 
     /// The bad sectors of a member, as sectors of the device.

@@ -246,11 +246,7 @@ impl ReadableArray {
                 self.read_copies(part, from, buf, locate, comparison, &mut lost);
             }
             Kind::Mirrored(mirrored) => {
-                let locate = |at| {
-                    let mut copies = vec![Copy::default(); mirrored.copies()];
-                    let run = mirrored.locate(Sector(at), &mut copies);
-                    (copies, run)
-                };
+                let locate = |at| part.copies(mirrored, at);
                 self.read_copies(part, from, buf, locate, comparison, &mut lost);
             }
             Kind::Parity(parity) => {
@@ -416,8 +412,8 @@ fn run_hole_end(part: &Part, at: u64, limit: u64, all: bool) -> (u64, u64) {
             (at + column(extent.member.index(), extent.sector.0, run), at + run)
         }
         Kind::Mirrored(mirrored) => {
-            let mut copies = vec![Copy::default(); mirrored.copies()];
-            let run = mirrored.locate(Sector(at), &mut copies).min(limit - at);
+            let (copies, run) = part.copies(mirrored, at);
+            let run = run.min(limit - at);
             // Otherwise only the copy that would be read: after a crash the others may have old
             // contents.
             let read = copies.iter().filter(|copy| !part.slots[copy.member.index()].is_empty());

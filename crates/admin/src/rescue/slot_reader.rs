@@ -28,6 +28,9 @@ pub struct Source {
     /// Bad sectors of the device, which must not be read, and those that are known not to be there;
     /// sorted and disjoint.
     pub bad: Arc<[Range<u64>]>,
+    /// A write-mostly member, which is read where no other has the data: md completes writes behind
+    /// it, so that it may lack what has been acknowledged.
+    pub write_mostly: bool,
 }
 
 /// Reads of a disk while what fails is skipped.
@@ -56,7 +59,7 @@ impl Source {
     /// A source with bad sectors, sorted and disjoint.
     pub fn new(disk: Arc<dyn Disk>, data_offset: u64, in_sync: u64, bad: &[Range<u64>]) -> Source {
         let bad = union(bad, disk.known_unread()).into();
-        Source { disk, data_offset, in_sync, bad }
+        Source { disk, data_offset, in_sync, bad, write_mostly: false }
     }
 }
 

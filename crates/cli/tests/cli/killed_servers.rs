@@ -388,3 +388,69 @@ fn an_array_with_a_log_that_is_being_rebuilt_has_lost_nothing_after_its_server_w
     let options = "--chunk 64K --assume-clean --consistency-policy ppl";
     Series { options, rebuilds: true, ..RAID5 }.run(7);
 }
+
+/// With `--write-behind` md acknowledges a write before write-mostly members have it: the copy of
+/// slot 0 lags. Servers of ours never do, so it is put back.
+#[test]
+fn a_write_mostly_copy_that_lags_is_not_what_others_are_made_of() {
+    let verbs = [
+        ("rebuild {}", 0),
+        ("scrub --repair {}", 0),
+        ("scrub --repair --policy first {}", 0),
+        ("dump {} -o {out} --no-check --overwrite", 0),
+    ];
+    for (copies, (verb, code)) in [2, 3].iter().flat_map(|count| verbs.map(|verb| (count, verb))) {
+        let dir = Dir::new();
+        let members: Vec<String> = (0..*copies).map(|at| dir.file(&format!("{at}.img"))).collect();
+        let (last, mostly) = members.split_last().expect("members");
+        let old = dir.file("old.img");
+        // Slot by slot, because the flag is for all devices that follow.
+        raidlab(&format!(
+            "create -l 1 -n {copies} --bitmap internal --write-behind=256 --file-size 16M --name \
+             data --homehost none {}--write-mostly {old}",
+            "missing ".repeat(copies - 1)
+        ))
+        .code(0);
+        let mut there = old;
+        for member in mostly {
+            std::fs::File::create(member).expect("a file").set_len(16 << 20).expect("a size");
+            let ran = raidlab(&format!("rebuild {there} --add {member} --write-mostly"));
+            assert!(ran.stdout.contains(": in sync"), "{}", ran.stderr);
+            there = format!("{there} {member}");
+        }
+        std::fs::File::create(last).expect("a file").set_len(16 << 20).expect("a size");
+        let all = members.join(" ");
+        raidlab(&format!("rebuild {} --add {last}", mostly.join(" "))).code(0);
+        let socket = dir.file("nbd");
+        let server = Server::start(&dir, &format!("{all} --nbd unix:{socket}"));
+        let lag: Vec<Vec<u8>> =
+            mostly.iter().map(|member| std::fs::read(member).expect("a member")).collect();
+        let mut session = Session::connect(&socket);
+        let (offset, length) = (1 << 20, 65536);
+        let new = vec![7; length as usize];
+        session.send(Operation::Write { offset, length, fua: true }, &new).expect("it is sent");
+        session.receive().expect("it is acknowledged");
+        server.end(Signal::KILL);
+        for (member, lag) in mostly.iter().zip(lag) {
+            let data = 2048 * SECTOR + offset as usize;
+            let lagging = &lag[data..data + length as usize];
+            let file = crate::serve::open(member);
+            std::os::unix::fs::FileExt::write_all_at(&file, lagging, data as u64).expect("written");
+        }
+        let out = dir.file("out");
+        let verb = verb.replace("{}", &all).replace("{out}", &out);
+        let alone = raidlab(&format!("dump {} -o {out}", mostly.join(" "))).code(1);
+        assert!(alone.stderr.contains("write-mostly"), "{}", alone.stderr);
+        raidlab(&verb).code(code);
+        if verb.starts_with("dump") {
+            let found = std::fs::read(&out).expect("an output");
+            assert_eq!(found[offset as usize..][..length as usize], new, "{verb}");
+            continue;
+        }
+        for member in &members {
+            raidlab(&format!("dump {member} -o {out} --overwrite")).code(0);
+            let found = std::fs::read(&out).expect("an output");
+            assert_eq!(found[offset as usize..][..length as usize], new, "{verb}, {member}");
+        }
+    }
+}

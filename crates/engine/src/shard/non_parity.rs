@@ -52,6 +52,10 @@ pub(crate) struct NonParity {
     discard_zeroes: bool,
     /// Members that a failed read takes out of service.
     failfast: MemberSet,
+    /// Members whose copies come last, and are the ones that others replace where copies differ: a
+    /// write-mostly one may lack what has been acknowledged, because md completes a write behind
+    /// it. Never changes, for what has been read of the first copy is written to the others.
+    last: MemberSet,
     /// Sectors of a logical block.
     block: u64,
 }
@@ -75,6 +79,7 @@ impl NonParity {
             range_locks: RangeLocks::new(),
             balance,
             failfast: config.failfast,
+            last: config.write_mostly,
             scatter: Coalescer::default(),
             ranges: Vec::new(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
@@ -661,7 +666,8 @@ impl NonParity {
         self.locate(geometry, at).min(end.min(granule_end) - at)
     }
 
-    /// Fills `copies` for array sector `at`; returns how far they are contiguous.
+    /// Fills `copies` for array sector `at`, write-mostly ones behind the others; returns how far
+    /// they are contiguous.
     fn locate(&mut self, geometry: &Geometry, at: u64) -> u64 {
         match geometry.kind() {
             GeometryKind::Striped(striped) => {
@@ -669,7 +675,13 @@ impl NonParity {
                 self.copies[0] = Copy { member: extent.member, sector: extent.sector };
                 extent.sectors
             }
-            GeometryKind::Mirrored(mirrored) => mirrored.locate(Sector(at), &mut self.copies),
+            GeometryKind::Mirrored(mirrored) => {
+                let sectors = mirrored.locate(Sector(at), &mut self.copies);
+                if !self.last.is_empty() {
+                    self.copies.sort_by_key(|copy| self.last.contains(copy.member.0));
+                }
+                sectors
+            }
             GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
         }
     }

@@ -603,6 +603,18 @@ impl Planner<'_> {
         })
     }
 
+    /// Where only write-mostly members are there, and the array was not stopped: what they lack.
+    fn writes_behind(&self, slots: &Slots) -> Option<String> {
+        let mut there = slots.iter().flatten();
+        let is_alone = there.all(|source| self.all[source.candidate].metadata.write_mostly);
+        (self.dirty() && self.metadata.bitmap.is_some() && is_alone).then(|| {
+            "Only write-mostly members are there, and the array was in use when it stopped: with \
+             --write-behind md acknowledges writes before they have them, so they may lack the \
+             newest."
+                .to_string()
+        })
+    }
+
     fn said_of_reading(&self, shape: &Shape, slots: &Slots) -> Said {
         let Said { mut warnings, mut doubts } = Said::default();
         let missing = slots_where(slots, not_whole);
@@ -651,6 +663,7 @@ impl Planner<'_> {
             ),
             _ => {}
         }
+        doubts.extend(self.writes_behind(slots));
         doubts.extend(self.first_copies_lost(level_of(shape), &missing));
         if let Shape::Reshaping(reshaping) = shape {
             warnings.push(format!(
