@@ -692,6 +692,11 @@ impl Opening {
             let how = format!("it is attached to {}", device.display());
             return Err(fail(DeviceProblem::InUse { how }));
         }
+        // It opens all the same, and the first write fails.
+        if writes && identity.is_write_protected() {
+            let source = io::Error::other("it is write-protected (blockdev --setrw)");
+            return Err(system("open it for reading and writing")(source));
+        }
         let bytes = rustix::fs::seek(&file, SeekFrom::End(0))
             .map_err(|errno| system("get its size")(errno.into()))?;
         let location = location.clone();

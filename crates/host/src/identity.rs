@@ -220,6 +220,14 @@ impl Attachment {
     }
 }
 
+impl Identity {
+    /// Whether it is a block device that the kernel does not write to, whoever opens it
+    /// (`blockdev --setro`).
+    pub(crate) fn is_write_protected(self) -> bool {
+        self.sys().and_then(|at| number_in(&at, "ro")) == Some(1)
+    }
+}
+
 /// The block device of a sysfs directory.
 fn number_of(at: &Path) -> Option<Identity> {
     let text = fs::read_to_string(at.join("dev")).ok()?;
@@ -232,6 +240,12 @@ fn number_of(at: &Path) -> Option<Identity> {
 /// the path of a deleted file; then there is no file under that name.
 fn loop_file(at: &Path) -> Option<Identity> {
     Identity::at(&loop_path(at)?)
+}
+
+/// The same as a path, of a device or one of its partitions by its name.
+pub(crate) fn file_of_loop(device: &Path) -> Option<PathBuf> {
+    let at = Identity::at(device)?.sys()?;
+    loop_path(&at).or_else(|| loop_path(at.parent()?))
 }
 
 fn loop_path(at: &Path) -> Option<PathBuf> {

@@ -92,6 +92,7 @@ const UNLIMITED: u64 = i64::MAX as u64;
 impl Mapfile {
     /// Whether a file begins as ddrescue writes its mapfiles (since 1.20) or logfiles (before).
     pub fn begins(head: &[u8]) -> bool {
+        let head = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head);
         let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let first = String::from_utf8_lossy(first.trim_ascii_start());
         let kinds = ["# Mapfile. Created by ", "# Rescue Logfile. Created by "];

@@ -18,6 +18,7 @@ use md::{SECTOR_BYTES, show_size};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use thiserror::Error;
 
+use crate::identity::file_of_loop;
 use crate::location::{MapChoice, MemberName};
 use crate::mapfile::{Mapfile, MapfileError, is_list, parse_list};
 
@@ -64,36 +65,60 @@ pub enum MapProblem {
     /// It is no map.
     #[error(transparent)]
     Format(#[from] MapfileError),
+    /// It is called as a map would be, and is none.
+    #[error("it is no mapfile ({0}); :map=none takes the copy for whole")]
+    None(MapfileError),
+    /// It lies beside the file of a loop device.
+    #[error(
+        "it is a map of the file below this device; name the file, or the map with :map=FILE, or \
+         take the copy for whole with :map=none"
+    )]
+    OfLoop,
     /// Another one lies beside the copy, too.
     #[error("{} is a map beside it, too; name one with :map=FILE", .0.display())]
     Another(PathBuf),
 }
 
 impl RescueMap {
-    /// The map of a member: the one that is named, or the only mapfile beside the copy, which may
-    /// be called as the copy, or as the copy without its extension, with `.map`, `.mapfile` or
-    /// `.log` behind. Beside block devices none is looked for.
+    /// The map of a member: the one that is named, or the only mapfile beside the copy (of a link:
+    /// or beside the file that it leads to), which may be called as the copy, or as the copy without
+    /// its extension, with `.map`, `.mapfile` or `.log` behind. Beside block devices none is looked
+    /// for.
     ///
     /// # Errors
-    /// It cannot be read, or is no map: names the line and the field.
+    /// It cannot be read, or is no map: names the line and the field. One lies beside the file of a
+    /// loop device, whose positions may be others.
     pub fn of(name: &MemberName) -> Result<Option<Arc<RescueMap>>, MapError> {
         let copy = &name.location.path;
         match &name.map {
             MapChoice::None => Ok(None),
             MapChoice::File(path) => RescueMap::read(path, copy, false).map(Some),
             MapChoice::Beside => {
-                if !copy.is_file() {
-                    return Ok(None);
+                let fail = |map: &Path, problem| {
+                    Err(MapError { map: map.into(), copy: copy.clone(), problem })
+                };
+                let (file, is_loop) = match copy.is_file() {
+                    true => (copy.clone(), false),
+                    false => match file_of_loop(copy) {
+                        Some(file) => (file, true),
+                        None => return Ok(None),
+                    },
+                };
+                let mut there: Vec<PathBuf> = Vec::new();
+                for path in beside(&file) {
+                    match is_map(&path) {
+                        Ok(true) if !there.iter().any(|other| is_same(other, &path)) => {
+                            there.push(path);
+                        }
+                        Ok(_) => {}
+                        Err(error) => return fail(&path, MapProblem::System(error)),
+                    }
                 }
-                let mut there = beside(copy).into_iter().filter(|path| begins_as_map(path));
-                let Some(path) = there.next() else { return Ok(None) };
-                match there.next() {
-                    None => RescueMap::read(&path, copy, true).map(Some),
-                    Some(other) => Err(MapError {
-                        map: path,
-                        copy: copy.clone(),
-                        problem: MapProblem::Another(other),
-                    }),
+                match &there[..] {
+                    [] => Ok(None),
+                    [path] if is_loop => fail(path, MapProblem::OfLoop),
+                    [path] => RescueMap::read(path, copy, true).map(Some),
+                    [path, other, ..] => fail(path, MapProblem::Another(other.clone())),
                 }
             }
         }
@@ -116,7 +141,12 @@ impl RescueMap {
             true => parse_list(&bytes).map(|unread| (unread, None)),
             false => Mapfile::parse(&bytes).map(|map| (map.unread(), map.end())),
         };
-        let (unread, end) = parsed.map_err(|error| fail(error.into()))?;
+        let (unread, end) = parsed.map_err(|error| {
+            fail(match is_found && !Mapfile::begins(&bytes) {
+                true => MapProblem::None(error),
+                false => error.into(),
+            })
+        })?;
         let (path, copy) = (path.into(), copy.into());
         Ok(Arc::new(RescueMap { path, copy, is_found, end, unread }))
     }
@@ -220,26 +250,47 @@ impl Unread {
     }
 }
 
-/// Where a mapfile of a copy may lie.
+/// Where a mapfile of a copy may lie: also beside the file that a link leads to.
 fn beside(copy: &Path) -> Vec<PathBuf> {
     let with = |base: &Path, extension: &str| {
         let mut path: OsString = base.into();
         path.push(extension);
         PathBuf::from(path)
     };
-    let stem = copy.extension().map(|_| copy.with_extension(""));
-    let bases = std::iter::once(copy.to_path_buf()).chain(stem);
-    let all = bases.flat_map(|base| [".map", ".mapfile", ".log"].map(|it| with(&base, it)));
+    let target = copy.canonicalize().ok();
+    let copies = std::iter::once(copy.to_path_buf()).chain(target);
+    let bases = copies.flat_map(|copy| {
+        let stem = copy.extension().map(|_| copy.with_extension(""));
+        std::iter::once(copy).chain(stem)
+    });
+    let all = bases.flat_map(|base| EXTENSIONS.map(|it| with(&base, it)));
     all.filter(|path| path != copy).collect()
 }
 
-/// Whether a file is one of ddrescue's by its first line.
-fn begins_as_map(path: &Path) -> bool {
+/// How a mapfile may be called; a file of the last name may be any program's.
+const EXTENSIONS: [&str; 3] = [".map", ".mapfile", ".log"];
+
+/// Whether a file is there that is a map: by its name, or of ddrescue by its first line.
+///
+/// # Errors
+/// It is there, and cannot be read: what it says is not known.
+fn is_map(path: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        there => there?,
+    };
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(false);
+    }
     let mut head = Vec::new();
-    let there = std::fs::metadata(path).is_ok_and(|there| there.is_file());
-    let file = there.then(|| File::open(path).ok()).flatten();
-    let read = file.map(|file| file.take(64).read_to_end(&mut head));
-    read.is_some_and(|read| read.is_ok()) && Mapfile::begins(&head)
+    File::open(path)?.take(64).read_to_end(&mut head)?;
+    Ok(!path.as_os_str().as_encoded_bytes().ends_with(b".log") || Mapfile::begins(&head))
+}
+
+/// Whether two names are those of one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let of = |path: &Path| path.canonicalize().ok();
+    of(one).is_some_and(|it| Some(it) == of(other))
 }
 
 #[cfg(test)]
@@ -314,6 +365,19 @@ mod tests {
             assert!(found.is_found && found.path == Path::new(&at(name)), "{name}");
             std::fs::remove_file(at(name)).unwrap();
         }
+        // By its name it is a map; what is none may say that it was one.
+        std::fs::write(at("d.map"), "0 +\n0 4096 -\n").unwrap();
+        assert!(map().unwrap().is_some());
+        for text in ["", "notes\n", "\u{feff}0 +\n0 4096 +\n"] {
+            std::fs::write(at("d.map"), text).unwrap();
+            let error = map().unwrap_err().to_string();
+            assert!(error.ends_with(":map=none takes the copy for whole"), "{error}");
+        }
+        std::fs::remove_file(at("d.map")).unwrap();
+        std::os::unix::fs::symlink(at("gone"), at("d.map")).unwrap();
+        let error = map().unwrap_err().to_string();
+        assert!(error.contains("/d.map, the map of ") && error.contains("No such file"), "{error}");
+        std::fs::remove_file(at("d.map")).unwrap();
         std::fs::write(at("d.map"), HEAD.to_string() + "0 +\n0 4096\n").unwrap();
         let error = map().unwrap_err().to_string();
         assert!(error.ends_with("/d.img: line 3: status: missing"), "{error}");
@@ -322,5 +386,22 @@ mod tests {
         assert!(error.ends_with("is a map beside it, too; name one with :map=FILE"), "{error}");
         let none = MemberName::parse((at("d.img") + ":map=none").as_ref()).unwrap();
         assert!(RescueMap::of(&none).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_map_beside_the_file_that_a_link_leads_to_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("store")).unwrap();
+        std::fs::write(at("store/d.img"), vec![7; 4096]).unwrap();
+        std::fs::write(at("store/d.map"), HEAD.to_string() + "0 +\n0 4096 -\n").unwrap();
+        let (link, directory) = (at("link.img"), at("links"));
+        std::os::unix::fs::symlink(at("store/d.img"), &link).unwrap();
+        std::os::unix::fs::symlink(at("store"), &directory).unwrap();
+        for name in [link, directory.join("d.img")] {
+            let found = RescueMap::of(&MemberName::parse(name.as_ref()).unwrap());
+            let found = found.unwrap().expect("it is there");
+            assert!(found.path.ends_with("d.map") && found.is_found, "{}", found.path.display());
+        }
     }
 }

@@ -5,9 +5,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use raidlab_host::sys::LoopDevice;
+
 use raidlab_host::{
-    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, OverlayProblem,
-    open_overlay, overlay_id, packed_as, signatures,
+    Access, Device, DeviceError, DeviceOptions, DeviceProblem, Disk, Location, MemberName,
+    OverlayProblem, RescueMap, open_overlay, overlay_id, packed_as, signatures,
 };
 
 fn file(dir: &Path, name: &str, sectors: u64) -> Location {
@@ -165,6 +167,28 @@ fn read_only_devices_are_read_only_for_the_kernel_too() {
     let after = std::fs::metadata(&image.path).unwrap();
     assert_eq!(std::fs::read(&image.path).unwrap(), before.0);
     assert_eq!((after.mtime(), after.mtime_nsec()), (before.1.mtime(), before.1.mtime_nsec()));
+}
+
+#[test]
+fn a_loop_device_is_what_its_file_is_and_is_not_written_to_where_it_is_protected() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = file(dir.path(), "disk.img", 2048);
+    let backing = std::fs::File::options().read(true).write(true).open(&image.path).unwrap();
+    let device = match LoopDevice::attach(&backing, 4096) {
+        Ok(device) => device,
+        Err(error) => return println!("skipped: no loop device can be attached here: {error}"),
+    };
+    let location = Location::whole(device.path());
+    // A map beside its file has positions that may not be those of the device.
+    let map = "# Mapfile. Created by GNU ddrescue version 1.27\n0 +\n0 4096 -\n";
+    std::fs::write(dir.path().join("disk.map"), map).unwrap();
+    let name = MemberName::parse(device.path().as_ref()).unwrap();
+    let error = RescueMap::of(&name).expect_err("it is not to be left out").to_string();
+    assert!(error.contains("disk.map") && error.contains(":map=none"), "{error}");
+    // This one is attached for reading.
+    let error = open(&location, Access::ReadWrite).expect_err("it is read-only").to_string();
+    assert!(error.contains("write-protected"), "{error}");
+    assert!(open(&location, Access::ReadOnly).is_ok());
 }
 
 /// How this process has the file open, as the kernel tells it.
