@@ -3,7 +3,9 @@
 //! Invariant: with JSON on stdout, stdout holds the JSON and nothing else. A reader that goes away
 //! is no error. Called from every verb.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +15,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use host::{Device, Identity, LockedFile};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use serde::Serialize;
 use spec::shown::{Shown, lines};
 
@@ -127,8 +131,17 @@ pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     let file = open_replaceable(path)?;
     let text = text.as_ref();
     refuse_another_kind(&file, text).with_context(|| path.display().to_string())?;
+    // On a full disk the earlier text stays.
+    match fallocate(&*file, FallocateFlags::KEEP_SIZE, 0, text.len().max(1) as u64) {
+        Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
+            return Err(std::io::Error::from(error)).with_context(failed);
+        }
+        // Not all file systems have the call.
+        _ => {}
+    }
     // The file offset is undefined after the check, so write at an explicit offset.
-    file.set_len(0).and_then(|()| file.write_all_at(text, 0)).with_context(failed)
+    let written = file.write_all_at(text, 0).and_then(|()| file.set_len(text.len() as u64));
+    written.with_context(failed)
 }
 
 /// Refuses what [`replace_record`] would not write over with a text that begins so.
@@ -160,15 +173,47 @@ fn refuse_another_kind(file: &LockedFile, new: &[u8]) -> Result<()> {
         bail!("it exists, and holds no text; name another file");
     }
     let fits = match (old.first(), new.first()) {
-        (Some(_), _) if is_table => old.starts_with(PARQUET),
-        (Some(old), Some(b'{')) => matches!(old, b'{' | b'['),
-        (Some(old), Some(b'<')) => *old == b'<',
-        _ => true,
+        (None, _) | (_, None) => true,
+        _ if is_table => old.starts_with(PARQUET),
+        (Some(old), Some(b'{' | b'[')) => matches!(old, b'{' | b'['),
+        (Some(old), Some(b'<' | b'#' | b'|')) => Some(old) == new.first(),
+        // The first column of a table, the first setting of a profile.
+        _ => first_word(old) == first_word(new),
     };
     if !fits {
         bail!("it exists, and holds something else; name another file");
     }
     Ok(())
+}
+
+fn first_word(text: &[u8]) -> &[u8] {
+    let is_behind = |byte: &u8| matches!(byte, b',' | b'=' | b' ' | b'\n');
+    &text[..text.iter().position(is_behind).unwrap_or(text.len())]
+}
+
+/// What of the command line names the same file, besides one that names it as this path: an input,
+/// or another output.
+fn also_named(path: &Path) -> Option<OsString> {
+    let identity = Identity::at(path)?;
+    let mut is_own = true;
+    std::env::args_os().skip(1).find(|argument| {
+        let text = argument.as_encoded_bytes();
+        // `--json=FILE`, `DISK:map=FILE`, `fio:FILE`, `A,B`.
+        let begins = text.iter().enumerate().filter(|(_, byte)| matches!(byte, b'=' | b':' | b','));
+        let mut parts = std::iter::once(0).chain(begins.map(|(at, _)| at + 1)).flat_map(|from| {
+            let rest = &text[from..];
+            let end = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
+            [OsStr::from_bytes(&rest[..end]), OsStr::from_bytes(rest)]
+        });
+        let is_same = parts.any(|part| Identity::at(part.as_ref()) == Some(identity));
+        let value = match text.starts_with(b"--") {
+            true => text.splitn(2, |byte| *byte == b'=').nth(1),
+            false => Some(text),
+        };
+        let is_this = is_own && value == Some(path.as_os_str().as_encoded_bytes());
+        is_own &= !(is_same && is_this);
+        is_same && !is_this
+    })
 }
 
 /// Opens and locks the file without changing it, so that the checked file is the written one.
@@ -180,6 +225,9 @@ fn open_replaceable(path: &Path) -> Result<LockedFile> {
     }
     if kind.is_ok_and(|kind| kind.is_block_device()) {
         return refuse("it is a block device");
+    }
+    if let Some(argument) = also_named(path) {
+        return refuse(&format!("'{}' names it, too", argument.display()));
     }
     let (output, _) = Device::open_output(path)?;
     match existing_member(&output) {

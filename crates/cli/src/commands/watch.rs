@@ -16,7 +16,7 @@ use clap::Args;
 use spec::units::parse_any_seconds;
 
 use crate::commands::web::{WatchedFeed, WebOptions};
-use crate::console::{JsonOut, has_colours, is_stdout, replace_record};
+use crate::console::{JsonOut, check_replaceable, has_colours, is_stdout, replace_record};
 use crate::error::{Context, of_option};
 use crate::{Ending, signal};
 
@@ -131,6 +131,7 @@ impl Aside<'_> {
         let Some(path) = json.path().filter(|path| !is_stdout(path)) else {
             return Ok(Aside(None));
         };
+        check_replaceable(path, b"{").map_err(of_option("--json"))?;
         replace_record(path, "").map_err(of_option("--json"))?;
         let file = OpenOptions::new().append(true).open(path);
         let failed = || format!("--json {}: cannot write", path.display());

@@ -296,3 +296,44 @@ fn what_is_no_earlier_output_is_not_replaced() {
     raidlab(&format!("{predict} --json={json}")).code(0);
     raidlab(&format!("{predict} --json={json}")).code(0);
 }
+
+#[test]
+fn what_the_command_names_otherwise_is_not_replaced() {
+    let dir = Dir::new();
+    let (record, link, job) = (dir.file("r.json"), dir.file("l.json"), dir.file("j.fio"));
+    let cell = "--level raid0 --members mem --disks 2 --size 8M --workload seq-read";
+    raidlab(&format!("bench {cell} {QUICK} --json={record}")).code(0);
+    std::os::unix::fs::symlink(&record, &link).expect("a link");
+    std::fs::write(&job, "[job]\nrw=randread\nbs=4k\niodepth=4\ndirect=1\n").expect("a job");
+    let both = dir.file("both");
+    for words in [
+        format!("report {record} --csv {record}"),
+        format!("report {record} --markdown={link}"),
+        format!("report {link} --fio-json {record}"),
+        format!("compare {record} {record} --json={record}"),
+        format!("compare {link} {link} --markdown {record}"),
+        format!("advise --members hdd-2016*4 --job {job} --json={job}"),
+        format!("report {record} --html {both} --csv {both}"),
+    ] {
+        let files = [&record, &job];
+        let before = files.map(|file| std::fs::read(file).expect("it is there"));
+        let ran = raidlab(&words).code(2);
+        assert!(
+            ran.stderr.contains(" names it, too; name another file"),
+            "{words}: {}",
+            ran.stderr
+        );
+        assert_eq!(files.map(|file| std::fs::read(file).expect("it is there")), before, "{words}");
+    }
+    // Its own earlier outputs are; other texts are not.
+    for (option, other) in [("csv", "a,b\n1,2\n"), ("markdown", "my notes\n")] {
+        let file = dir.file(option);
+        for _ in 0..2 {
+            raidlab(&format!("report {record} --{option} {file}")).code(0);
+        }
+        std::fs::write(&file, other).expect("a text");
+        let ran = raidlab(&format!("report {record} --{option} {file}")).code(2);
+        assert!(ran.stderr.contains("holds something else"), "{}", ran.stderr);
+        assert_eq!(std::fs::read_to_string(&file).expect("a text"), other);
+    }
+}
