@@ -90,10 +90,18 @@ impl Finder {
         let tables = partition_tables(&Contents(&view)).into_iter().map(|table| {
             let partitions = table.partitions.into_iter().take(PARTITIONS_MAX);
             let each = partitions.map(|partition| {
-                let range = partition.sectors;
+                let range = partition.sectors.clone();
                 let sectors = range.end - range.start;
                 let layer = Layer::Part { of: of.clone(), first: range.start, sectors };
-                let volume = self.volume(&layer, Kind::Partition, Access::Readable);
+                let mut volume = self.volume(&layer, Kind::Partition, Access::Readable);
+                if partition.is_cut() {
+                    let given = show_size(partition.ends - range.start);
+                    let has = show_size(sectors);
+                    volume.doubts.push(format!(
+                        "its partition table says that it has {given}, what it is on ends after \
+                         {has} of it"
+                    ));
+                }
                 (partition.number, layer, volume)
             });
             each.collect::<Vec<_>>()

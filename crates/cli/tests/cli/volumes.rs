@@ -380,3 +380,20 @@ fn a_file_system_that_is_larger_than_its_volume_is_a_doubt() {
     // An array as such is not judged by what it holds.
     raidlab(&format!("dump --sha256 {members}")).code(0);
 }
+
+#[test]
+fn a_partition_that_the_array_cuts_off_is_a_doubt() {
+    let dir = Dir::new();
+    let (path, mib) = (dir.file("table.img"), MIB as u64);
+    std::fs::write(&path, vec![0; 60 * MIB]).expect("written");
+    write_gpt(&path, 512, &[(mib, 8 * mib), (16 * mib, 40 * mib)]);
+    let contents = std::fs::read(&path).expect("read")[..30 * MIB].to_vec();
+    std::fs::remove_file(&path).expect("removed");
+    let members = array(&dir, "data", "1", 2, &contents).join(" ");
+    let ran = raidlab(&format!("volumes {members}")).code(1);
+    let doubt = "data/p2: doubt: its partition table says that it has 40.00 MiB";
+    assert!(ran.stdout.contains(doubt), "{}", ran.stdout);
+    let ran = raidlab(&format!("dump --sha256 --volume data/p2 {members}")).code(1);
+    assert!(ran.stderr.contains("doubt: data/p2: its partition table"), "{}", ran.stderr);
+    raidlab(&format!("dump --sha256 --volume data/p1 {members}")).code(0);
+}
