@@ -3,6 +3,7 @@
 //! Invariant: nothing is written; a refusal names what is missing and the risk, and its kind names
 //! the override. Called by programs that read arrays.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use guess::Stated;
@@ -386,7 +387,7 @@ pub fn rescue_described(
         unseen = unseen_of(spec.level).filter(|_| !confirmed);
     }
     let reader = |member: &&Member| Reader {
-        member: member.name.clone(),
+        member: as_it_is(member),
         unread: member.unread.as_ref().map_or(Vec::new(), |unread| unread.ranges.to_vec()),
     };
     let readers = chosen.iter().flatten().map(reader).collect();
@@ -395,6 +396,18 @@ pub fn rescue_described(
     let it =
         Rescue { view, name, identity, reading, notes, doubts, compares_below, copies, unseen };
     compared(it, description.check, description.correct, None)
+}
+
+/// A member's name, and of an image when it was last written to: a repair changes no superblock. A
+/// copy with a map gets better, and its map says what it has.
+fn as_it_is(member: &Member) -> String {
+    let name = &member.name;
+    let path = member.location.as_ref().filter(|_| member.unread.is_none());
+    let there = path.and_then(|location| std::fs::metadata(&location.path).ok());
+    match there.filter(|there| there.is_file()) {
+        Some(file) => format!("{name}, written {}.{:09}", file.mtime(), file.mtime_nsec()),
+        None => name.clone(),
+    }
 }
 
 /// The members that serve an array, as its superblocks describe them: those of slots, whole or in
@@ -418,11 +431,12 @@ fn readers(array: &Array, members: &Members, may_be_stale: bool) -> Vec<Reader> 
             let metadata = &members.candidates[member.candidate].metadata;
             let device = metadata.device_uuid.map_or("-".to_string(), |uuid| uuid.to_string());
             let (state, number, data) = (&member.state, metadata.dev_number, metadata.data_offset);
-            let (events, updated, name) = (metadata.events, metadata.updated, &of.name);
+            let (events, updated) = (metadata.events, metadata.updated);
+            let as_it_is = as_it_is(of);
             Reader {
                 member: format!(
                     "{state}: device {device}, number {number}, events {events}, updated \
-                     {updated}, data from sector {data}: {name}"
+                     {updated}, data from sector {data}: {as_it_is}"
                 ),
                 unread: of.unread.as_ref().map_or(Vec::new(), |unread| unread.ranges.to_vec()),
             }

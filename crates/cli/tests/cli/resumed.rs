@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::copies::{DATA, Disks, KIB, ddrescue, dump, hash, ranges, spoil};
+use crate::support::raidlab;
 
 /// The blocks of a map: bytes and status.
 fn blocks(map: &str) -> Vec<(usize, usize, char)> {
@@ -172,6 +173,22 @@ fn what_other_members_have_written_is_read_again() {
     std::fs::write(&out, vec![0; written.len()]).expect("a file");
     let ran = dump(&all).code(2);
     assert!(ran.stderr.contains("it is not what was written to it"), "{}", ran.stderr);
+}
+
+/// A repair changes neither event counts nor times of superblocks.
+#[test]
+fn what_was_read_before_a_repair_is_read_again() {
+    let disks = Disks::raid6();
+    spoil(&disks.members[1], DATA + (2 << 20), &[0x77; 4096]);
+    let (out, map) = (disks.dir.file("out.img"), disks.dir.file("out.map"));
+    let all = disks.members.join(" ");
+    let words = format!("--sha256 --no-check -o {out} --map {map} {all}");
+    assert_ne!(hash(&dump(&words).code(0)), disks.sha256);
+    assert_ne!(hash(&dump(&words).code(0)), disks.sha256, "it is not read again");
+    raidlab(&format!("scrub --repair {all}")).code(0);
+    let ran = dump(&words).code(0);
+    assert!(ran.stderr.contains("it is read again"), "{}", ran.stderr);
+    assert_eq!(hash(&ran), disks.sha256);
 }
 
 #[test]
