@@ -82,6 +82,17 @@ pub enum ChooseError {
          to when the newer ones are gone (zero-superblock --array UUID)"
     )]
     Former,
+    /// It is written to, and a member of it lies on an array whose own member was named.
+    #[error(
+        "{member} carries {other}, too, and is smaller than its superblock of this array says: it is \
+         a part of a member; assemble the array below, and name that one"
+    )]
+    Below {
+        /// The member.
+        member: String,
+        /// The superblock of the array below.
+        other: String,
+    },
     /// Several are there.
     #[error("{count} arrays among the members: {there}")]
     Several {

@@ -364,8 +364,27 @@ pub(crate) fn choose_to_write<'a>(
         (Err(ChooseError::NoSuch { .. }), Some(wanted)) if is_former(wanted) => {
             Err(ChooseError::Former)
         }
+        (Ok(array), _) => match part_of_a_member(array, members) {
+            Some(below) => Err(below),
+            None => Ok(array),
+        },
         (chosen, _) => chosen,
     }
+}
+
+/// A member of an array below, which begins as the member does that lies on that array.
+fn part_of_a_member(array: &Array, members: &[Opened]) -> Option<ChooseError> {
+    array.members.iter().find_map(|member| {
+        let member = &members[member.candidate];
+        let metadata = member.superblock.metadata();
+        let needs = metadata.data_offset.checked_add(metadata.data_sectors)?;
+        let detection = member.superblocks();
+        let (_, other, checksum) = detection.others().find(|(.., it)| it.is_correct())?;
+        (member.disk.sectors() < needs).then(|| ChooseError::Below {
+            member: member.disk.name(),
+            other: in_words(other, checksum),
+        })
+    })
 }
 
 /// Sentences about members that the array runs without, and about those that carry superblocks of

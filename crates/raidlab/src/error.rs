@@ -207,7 +207,7 @@ fn of_start(error: &ServeError) -> Option<Known> {
 fn of_choice(error: &ChooseError) -> Kind {
     match error {
         ChooseError::None | ChooseError::NoSuch { .. } => Kind::NotFound,
-        ChooseError::Former => Kind::Refused,
+        ChooseError::Former | ChooseError::Below { .. } => Kind::Refused,
         ChooseError::Several { .. } => Kind::Usage,
     }
 }

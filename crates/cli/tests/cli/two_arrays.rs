@@ -146,3 +146,38 @@ fn a_disk_that_was_left_out_of_the_newer_array_is_of_the_older_one() {
     let ran = dump(&format!("--no-check --sha256 --array {} {all}", both.old)).code(1);
     assert!(!ran.stderr.contains("degraded"), "{}", ran.stderr);
 }
+
+/// The member of a RAID 0 begins as the array does, with the superblock of a mirror over it.
+#[test]
+fn a_part_of_the_array_below_is_not_written_to_as_the_member_above() {
+    let dir = Dir::new();
+    let [a, b, c, low] = ["a.img", "b.img", "c.img", "low.img"].map(|name| dir.file(name));
+    let create = "create --homehost none --file-size 16M -n 2";
+    raidlab(&format!("{create} -l 0 -e 1.0 -c 64K -N low {a} {b}")).code(0);
+    raidlab(&format!("dump {a} {b} -o {low}")).code(0);
+    // Superblocks say in seconds when they were made.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let bytes = std::fs::metadata(&low).expect("it").len();
+    std::fs::File::create(&c).expect("a file").set_len(bytes).expect("a size");
+    raidlab(&format!("{create} -l 1 -z 10M -N up --assume-clean {low} {c}")).code(0);
+    let [left, right] = [&a, &b].map(|member| crate::serve::open(member));
+    for (chunk, text) in std::fs::read(&low).expect("it").chunks(64 << 10).enumerate() {
+        let member = if chunk % 2 == 0 { &left } else { &right };
+        let at = (chunk / 2 * (64 << 10)) as u64;
+        std::os::unix::fs::FileExt::write_all_at(member, text, at).expect("written");
+    }
+    let before = [&a, &b, &c].map(|file| std::fs::read(file).expect("it"));
+    for words in [
+        format!("scrub --repair --policy first {a} {b} {c} --array up"),
+        format!("scrub --repair {a} {c}"),
+        format!("rebuild {a} {c}"),
+        format!("serve {a} {c} --nbd unix:{}", dir.file("nbd")),
+    ] {
+        let ran = raidlab(&words).code(2);
+        assert!(ran.stderr.contains("it is a part of a member"), "{words}: {}", ran.stderr);
+    }
+    assert!([&a, &b, &c].map(|file| std::fs::read(file).expect("it")) == before);
+    // The mirror as it lies on the array below, and this array alone, are fine.
+    raidlab(&format!("scrub --repair {low} {c}")).code(0);
+    raidlab(&format!("dump {a} {b} --array low --sha256")).code(0);
+}

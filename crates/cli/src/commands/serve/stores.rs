@@ -189,9 +189,14 @@ fn failed(error: admin::serving::ServeError, arguments: &ServeArguments) -> Erro
             let text = choice_text(&error, arguments.source.array.as_deref());
             Error::new(error).context(text)
         }
-        ServeError::Start(StartError::Refused(refusal)) => reworded(refusal, |text| {
-            format!("{text} --force starts it nevertheless; --read-only only reads it")
-        }),
+        ServeError::Start(StartError::Refused(refusal)) => {
+            reworded(refusal, |text| match arguments.source.force {
+                true => format!("{text} --read-only only reads it"),
+                false => {
+                    format!("{text} --force starts it nevertheless; --read-only only reads it")
+                }
+            })
+        }
         ServeError::Without { error, left_out } => {
             let error = failed(*error, arguments);
             let text = text_of(&error);
