@@ -125,7 +125,7 @@ endif
 # The cells of Linux md that the law of `predict` is fitted to (an hour and a half on two CPUs), and its constants.
 law: build
 	@mkdir -p $(TARGET)/law
-	for name in random bitmap flash raw streams background; do \
+	for name in random bitmap flash raw deep streams background; do \
 		RAIDLAB_PROGRAM=$(TARGET)/release/raidlab $(TARGET)/release/raidlab sweep benches/law/sweeps/$$name.toml \
 			--db $(TARGET)/law/$$name.db && \
 		$(TARGET)/release/raidlab report --db $(TARGET)/law/$$name.db --run all --json=$(TARGET)/law/$$name.json \

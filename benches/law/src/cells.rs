@@ -45,7 +45,10 @@ fn base(cell: &Cell) -> String {
     let drive = RecordedMembers(&cell.case.members).first().trim_start_matches("paced:");
     let place = cell.case.place.as_ref();
     let fs = place.and_then(|place| place.file_system.as_deref()).unwrap_or("raw");
-    format!("{drive}, {fs}")
+    // Requests past the page cache, and a program's.
+    let is_direct =
+        cell.case.program.is_none() && cell.case.workload.known() == Some(AccessKind::SeqRead);
+    format!("{drive}, {fs}{}", if is_direct { ", direct" } else { "" })
 }
 
 fn has_bitmap(cell: &Cell) -> bool {
@@ -97,7 +100,7 @@ fn row(system: &str, at: usize, cell: &Cell) -> Option<Value> {
     let place = case.place.as_ref()?;
     let knob = |name: &str| place.knobs.get(name).and_then(|text| text.parse::<f64>().ok());
     let degraded = (case.degraded > 0).then_some(case.degraded);
-    let random = matches!(workload, "random read" | "random write");
+    let has_depth = matches!(workload, "random read" | "random write" | "large direct read");
     Some(json!({
         "id": format!("{system}/{at}"),
         "system_id": system,
@@ -110,8 +113,8 @@ fn row(system: &str, at: usize, cell: &Cell) -> Option<Value> {
         "unit": unit,
         "value": value,
         "block_kib": case.block_kib,
-        "depth": random.then_some(case.depth),
-        "jobs": random.then_some(case.jobs),
+        "depth": has_depth.then_some(case.depth),
+        "jobs": has_depth.then_some(case.jobs),
         "read_ahead_kib": place.read_ahead_kib,
         "stripe_cache": knob("stripe_cache_size"),
         "group_threads": knob("group_thread_cnt"),
@@ -138,6 +141,7 @@ fn figure(cell: &Cell) -> Option<(&'static str, &'static str, f64)> {
         return match kind {
             AccessKind::RandRead => per_s("random read"),
             AccessKind::RandWrite => per_s("random write"),
+            AccessKind::SeqRead => mb("large direct read"),
             _ => None,
         };
     };

@@ -42,7 +42,7 @@ const GROUPS: &[(&[Work], &[Symbol])] = &[
     (&[Work::SyncWrite], &[Symbol::L0, Symbol::L1]),
     (&[Work::RandomRead], &[Symbol::Qg, Symbol::Fr]),
     (&[Work::RandomWrite], &[Symbol::Rm, Symbol::Bw, Symbol::Bs]),
-    (&[Work::DirectRead, Work::DirectWrite], &[Symbol::Ab, Symbol::Rt]),
+    (&[Work::DirectRead, Work::DirectWrite], &[Symbol::Ab, Symbol::Rt, Symbol::Jm]),
     (&[Work::Resync, Work::Check], &[Symbol::Rs, Symbol::Rp]),
 ];
 

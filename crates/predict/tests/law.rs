@@ -166,6 +166,45 @@ fn a_queue_is_shared_by_the_members_which_sort_the_less() {
     near(of(1024.0, None), 180.0 * 4.0);
 }
 
+/// Linux md 6.12 on modelled disks of 2009 and 2018, by requests of 1 MiB in flight: RAID 10 near
+/// reads on at an idle member, the others do not.
+#[test]
+fn a_deep_stream_reads_both_near_copies_of_raid_10() {
+    let copies = |layout: Copies| Array { copies: layout, ..Array::new(Level::Raid10, 4, 64.0) };
+    let of = |array: Array, one_mb: f64, depth: f64| {
+        let access = Access {
+            direct: true,
+            in_flight_bytes: Some(depth * 1048576.0),
+            ..Access::new(Work::DirectRead, WriteBack::Raw)
+        };
+        let mut one = single(Work::DirectRead, one_mb);
+        one.offer(Work::Read, one_mb, Source::Measured);
+        let machine = Machine { kernel: Some(Kernel(6, 12, 0)), ..Machine::new(DISK) };
+        let constants = raidlab_predict::fitted::Fitted::built_in().constants;
+        predict(&array, &machine, &access, &one, &constants).expect("it has one").value
+    };
+    for (one, depth, measured) in [
+        (125.0, 8.0, 381.0),
+        (125.0, 16.0, 440.0),
+        (125.0, 64.0, 472.0),
+        (260.0, 8.0, 699.0),
+        (260.0, 16.0, 848.0),
+        (260.0, 64.0, 964.0),
+    ] {
+        let found = of(copies(Copies::Near(2)), one, depth);
+        assert!((found / measured - 1.0).abs() < 0.12, "x{depth}: {found} for {measured}");
+    }
+    for (array, measured) in [
+        (copies(Copies::Near(2)), 520.0),
+        (copies(Copies::Far(2)), 1040.0),
+        (copies(Copies::Offset(2)), 520.0),
+        (Array::new(Level::Raid1, 2, 64.0), 260.0),
+    ] {
+        let found = of(array, 260.0, 1.0);
+        assert!((found / measured - 1.0).abs() < 0.12, "{array:?}: {found} for {measured}");
+    }
+}
+
 /// Linux md 6.12 on modelled disks of 2016, which do 238 MB/s alone: 1 MiB past the page cache.
 #[test]
 fn direct_reads_of_platters_pass_over_copies_and_parity() {
@@ -538,6 +577,7 @@ fn any_access() -> impl Strategy<Value = Access> {
     let back = proptest::sample::select(backs.to_vec());
     (work, back, 1.0..512.0f64, 1.0..64.0f64, any::<bool>(), any::<bool>()).prop_map(
         |(work, write_back, depth, jobs, direct, depth_is_stated)| Access {
+            in_flight_bytes: direct.then_some(depth * 65536.0),
             work,
             depth,
             depth_is_stated,

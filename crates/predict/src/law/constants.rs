@@ -94,6 +94,8 @@ pub enum Symbol {
     Rs,
     /// The same with many members and the plug limit.
     Rp,
+    /// A jump of one deep stream over what is read of another copy.
+    Jm,
 }
 
 /// A constant: its prior and its meaning.
@@ -117,7 +119,7 @@ macro_rules! parameters {
     ($($symbol:ident $name:literal $prior:literal $spread:literal $unit:literal
        $meaning:literal;)*) => {
         /// All constants of the law.
-        pub const PARAMETERS: [Parameter; 42] = [$(Parameter {
+        pub const PARAMETERS: [Parameter; 43] = [$(Parameter {
             symbol: Symbol::$symbol,
             name: $name,
             prior: $prior,
@@ -171,6 +173,7 @@ parameters! {
     Cw "cw" 0.40 1.6 "us/KiB" "CPU of one writer of flash";
     Rs "rs" 0.9 1.1 "" "resync, of the member's own rate";
     Rp "rp" 0.4 2.2 "" "the same, more than 16 members, kernel 2.6.39 to 5.15";
+    Jm "jm" 1.1 1.3 "rev" "one deep stream on near copies: a jump over what another copy reads";
 }
 
 /// The values of all constants.

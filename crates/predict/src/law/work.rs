@@ -113,6 +113,9 @@ pub struct Access {
     pub write_back: WriteBack,
     /// O_DIRECT: no read-ahead.
     pub direct: bool,
+    /// Bytes in flight of requests in order past the page cache, of all jobs together, where they
+    /// are stated.
+    pub in_flight_bytes: Option<f64>,
     /// Bytes of the array that random requests reach; `None`: a file's of a file system, all of a
     /// raw device.
     pub area_bytes: Option<f64>,
@@ -122,8 +125,17 @@ impl Access {
     /// One job, one request in flight.
     pub fn new(work: Work, write_back: WriteBack) -> Access {
         let (depth, jobs) = (1.0, 1.0);
-        let area_bytes = None;
-        Access { work, depth, depth_is_stated: false, jobs, write_back, direct: false, area_bytes }
+        let (in_flight_bytes, area_bytes) = (None, None);
+        Access {
+            work,
+            depth,
+            depth_is_stated: false,
+            jobs,
+            write_back,
+            direct: false,
+            in_flight_bytes,
+            area_bytes,
+        }
     }
 
     /// Jobs, each with `depth` requests of a random workload in flight.

@@ -572,7 +572,10 @@ impl<'a> Reader<'a> {
             }
             None => WriteBack::Extents,
         };
+        let block_kib = fields.get(&BLOCKS).and_then(kib).or(word.block_kib);
+        let in_flight = depth.zip(block_kib).map(|(depth, kib)| depth * jobs * kib * 1024.0);
         Access {
+            in_flight_bytes: in_flight.filter(|_| direct),
             work: word.work,
             depth: depth.unwrap_or(usual).clamp(1.0, 1e6) * jobs,
             depth_is_stated,

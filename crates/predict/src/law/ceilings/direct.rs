@@ -5,6 +5,7 @@
 
 use md::Level;
 
+use super::super::array::Copies;
 use super::super::constants::Symbol;
 use super::super::why_not::WhyNot;
 use super::super::work::Work;
@@ -36,7 +37,8 @@ impl Law<'_> {
     /// streams do, but for a mirror, which has a copy for each.
     fn direct_read_of_platters(&self, one: f64) -> f64 {
         if self.access.jobs <= 1.0 {
-            return self.read_of_the_disks(one, 1.0 - self.constant(Symbol::A0));
+            // A queue loses nothing by striping.
+            return self.read_of_the_disks(one, 1.0) * self.gain_of_near_copies(one);
         }
         if self.array.level == Level::Raid1 {
             let copies = if self.machine.is_at_least(3, 0, 0) { self.n } else { 1.0 };
@@ -46,5 +48,19 @@ impl Law<'_> {
         let piece = figure.and_then(|figure| self.piece_of_a_stream(figure.rate));
         let of_a_member = piece.unwrap_or(self.constant(Symbol::Ms) * one);
         self.n * self.constant(Symbol::Mr) * of_a_member
+    }
+
+    /// A deep stream on near copies: an idle member reads on while the other reads what lies before,
+    /// so that each reads its part of what is in flight, and jumps over the rest. RAID 1 stays on
+    /// one copy.
+    fn gain_of_near_copies(&self, one: f64) -> f64 {
+        let (Level::Raid10, Copies::Near(copies)) = (self.array.level, self.array.copies) else {
+            return 1.0;
+        };
+        let Some(bytes) = self.access.in_flight_bytes else { return 1.0 };
+        let copies = f64::from(copies);
+        let run_s = bytes / 1e6 / (self.n / copies) / one;
+        let jump_s = self.constant(Symbol::Jm) * self.machine.media.revolution();
+        (copies / (1.0 + jump_s / run_s)).max(1.0)
     }
 }
