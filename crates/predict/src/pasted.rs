@@ -3,6 +3,8 @@
 //! People paste these beside their question. What is read is what a prediction or a diagnosis needs
 //! of the array. Invariant: any text ends in an array or in the reason why it is none.
 
+use spec::mail::unquoted;
+
 use crate::diagnose::Sync;
 use crate::law::{Array, Media, WhyNot};
 use crate::tables::{LevelWord, level_and_copies};
@@ -65,11 +67,6 @@ impl Pasted {
         let all = self.members.iter().all(|name| name.starts_with("nvme"));
         (all && !self.members.is_empty()).then_some(Media::Flash)
     }
-}
-
-/// A line without the marks of a mail that quotes it, and what is before it.
-pub fn unquoted(line: &str) -> &str {
-    line.trim_start_matches(['>', ' ', '\t', '|'])
 }
 
 fn unquoted_lines(text: &str) -> Vec<&str> {

@@ -340,7 +340,7 @@ struct Word<'a> {
 
 /// The reports of tables, word by word: where lines end does not count.
 fn of_tables(text: &str) -> Result<Vec<Reported>> {
-    let lines = text.lines().map(predict::pasted::unquoted);
+    let lines = text.lines().map(spec::mail::unquoted);
     let words: Vec<Word<'_>> = lines
         .flat_map(|line| {
             let words = line.split_whitespace().count();
