@@ -134,7 +134,7 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
         &lines[head + 1..end]
     };
     // Of several the one that has background work, if there is one such.
-    let syncing = heads.iter().filter(|head| sync_of_mdstat(body(**head)).is_some());
+    let syncing = heads.iter().filter(|head| progress_of(body(**head)).is_some());
     let chosen: Vec<usize> = match (&heads[..], &syncing.copied().collect::<Vec<_>>()[..]) {
         ([only], _) | (_, [only]) => vec![*only],
         _ => heads.clone(),
@@ -182,25 +182,31 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
         name: Some(name.to_string()),
         array,
         bitmap: Some(has_bitmap),
-        sync: sync_of_mdstat(body),
+        sync: progress_of(body).map(|work| Sync::of_md(work.action, work.rate, work.place, &array)),
         members,
     })
 }
 
+/// Background work as md shows it.
+struct Progress<'a> {
+    action: &'a str,
+    /// MB/s as md counts; what stands still has a rate of 0.
+    rate: Option<f64>,
+    place: Option<f64>,
+}
+
 /// `[=>...]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=33440K/sec`, also in
-/// several lines. What stands still has a rate of 0.
-fn sync_of_mdstat(body: &[&str]) -> Option<Sync> {
+/// several lines.
+fn progress_of<'a>(body: &[&'a str]) -> Option<Progress<'a>> {
     let words: Vec<&str> = body.iter().flat_map(|line| line.split_whitespace()).collect();
     let speed = words.iter().find_map(|word| word.strip_prefix("speed="))?;
-    let (at, action) = words.iter().enumerate().find_map(|(at, word)| {
-        ACTIONS.iter().find(|action| word == *action).map(|action| (at, action))
-    })?;
+    let at = words.iter().position(|word| ACTIONS.contains(word))?;
     let kib: f64 = speed.split_once(['K', 'k'])?.0.parse().ok()?;
     let percent = words.get(at + 2).and_then(|word| word.strip_suffix('%')?.parse::<f64>().ok());
-    Some(Sync {
-        action: if *action == "recovery" { "recover" } else { action }.to_string(),
-        mb_per_s: Some(kib * 1024.0 / 1e6).filter(|rate| rate.is_finite() && *rate >= 0.0),
-        position: percent.map(|percent| percent / 100.0).filter(|at| (0.0..=1.0).contains(at)),
+    Some(Progress {
+        action: if words[at] == "recovery" { "recover" } else { words[at] },
+        rate: Some(kib * 1024.0 / 1e6).filter(|rate| rate.is_finite() && *rate >= 0.0),
+        place: percent.map(|percent| percent / 100.0).filter(|at| (0.0..=1.0).contains(at)),
     })
 }
 

@@ -45,6 +45,25 @@ fn mdstat_has_the_array_that_is_rebuilt() {
 }
 
 #[test]
+fn a_resync_of_raid_10_is_counted_in_sectors_of_the_array() {
+    let text = "md1 : active raid10 sdb2[1] sda2[0] sdd2[3] sdg2[6] sdh2[7] sde2[4] sdc2[2] sdf2[5]\n  \
+                38 blocks super 1.1 512K chunks 2 near-copies [8/8] [UUUUUUUU]\n  \
+                [==>..]  check = 53.4% (20/38) finish=5255.6min speed=4000K/sec\n";
+    for (action, copies, expected) in [
+        ("check", "near", 1.024),
+        ("resync", "near", 1.024),
+        ("resync", "far", 1.024),
+        ("check", "offset", 1.024),
+        ("recovery", "near", 4.096),
+    ] {
+        let text = text.replace("check", action).replace("near", copies);
+        let rate = parse(&text).expect("an array").sync.and_then(|sync| sync.mb_per_s);
+        let rate = rate.expect("a rate");
+        assert!((rate - expected).abs() < 1e-9, "{action} of {copies} copies: {rate}");
+    }
+}
+
+#[test]
 fn quoted_and_broken_lines_are_the_same_array() {
     let whole = parse(MDSTAT).expect("an array");
     let quoted: String = MDSTAT.lines().map(|line| format!("> {line}\n")).collect();

@@ -28,7 +28,7 @@ use predict::diagnose::{
     write_back,
 };
 use predict::fitted::Fitted;
-use predict::law::{Single, Source, Work};
+use predict::law::{Array, Single, Source, Work};
 use predict::tables::file_system;
 use spec::units::{parse_any_seconds, show_size};
 
@@ -305,6 +305,9 @@ fn case(
         let limit = network_limit(roots, interface, target)?;
         state.network_mb_per_s = state.network_mb_per_s.or(limit);
     }
+    if let Some(note) = counted_in_the_array(&array, state.sync.as_ref()) {
+        target.notes.push(note);
+    }
     // A figure of one disk counts as it is where the workload's requests in flight are unknown.
     let depth = (!measured.depth_is_unknown).then_some(measured.access.depth);
     let mut single = facts.map_or_else(Single::default, |facts| facts.single(depth));
@@ -343,6 +346,14 @@ fn case(
         sample: sampled,
         probes: document.map(|document| document.probes).unwrap_or_default(),
     }))
+}
+
+/// How md's rate of background work is that of a member, where it is not.
+fn counted_in_the_array(array: &Array, sync: Option<&Sync>) -> Option<String> {
+    let sync = sync.filter(|sync| sync.mb_per_s.is_some_and(|rate| rate > 0.0))?;
+    let counted = array.counted_by_md(sync.action == "recover");
+    let share = format!("each member does {:.3} of it", 1.0 / counted);
+    (counted > 1.0).then(|| format!("the speed of a {} is md's of the array: {share}", sync.action))
 }
 
 /// Why background work, if any runs, is no figure.

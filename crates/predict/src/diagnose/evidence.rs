@@ -228,15 +228,15 @@ fn held_at_the_minimum(case: &Case, known: &Known) -> Option<Sign> {
     if !is_background_work(case.access.work) || case.ours && stated.is_none() {
         return None;
     }
-    let least = stated.unwrap_or(SYNC_SPEED_MIN);
+    let least = stated.unwrap_or(SYNC_SPEED_MIN) / case.counted_by_md();
     // Nothing is held below it, and what is at the maximum is not held back.
-    let most = known.machine.sync_speed_max * (1.0 - NEAR);
+    let most = known.machine.sync_speed_max / case.array.counted_by_md(false) * (1.0 - NEAR);
     if rate < least / AT_THE_MINIMUM || rate >= most {
         return None;
     }
     let is_at_it = rate <= AT_THE_MINIMUM * least;
     let minimum = format!(
-        "{rate:.1} MB/s of each member; the minimum is {least:.1}{}",
+        "{rate:.2} MB/s of each member; the minimum is {least:.2}{}",
         if stated.is_some() { "" } else { " unless it was changed" }
     );
     let Some(sample) = &case.sample else {
