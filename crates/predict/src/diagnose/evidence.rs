@@ -35,6 +35,10 @@ const MORE_WRITES: f64 = 1.2;
 const UNEVEN: f64 = 1.6;
 /// The longest wait of the median.
 const WAITS: f64 = 2.0;
+/// The longer wait of two members that get the same writes: of two there is no median.
+const WAITS_OF_TWO: f64 = 4.0;
+/// Members whose writes differ by no more than this share get the same ones.
+const ALIKE: f64 = 0.2;
 /// An array that has a request in flight for less of the time does what is requested.
 const LOADED: f64 = 0.9;
 /// Where less than this share of the figure was counted, it was not measured in the sample.
@@ -488,9 +492,13 @@ fn unbalanced(case: &Case) -> Option<Sign> {
 fn slow_member(case: &Case) -> Option<Sign> {
     let sample = case.sample.as_ref()?;
     let waits: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.wait_ms()).collect();
-    let waits = waits.filter(|waits| waits.len() >= 3)?;
-    let usual = typical(&waits)?;
-    let slow: Vec<usize> = (0..waits.len()).filter(|at| waits[*at] >= WAITS * usual).collect();
+    let waits = waits?;
+    let (usual, times) = match waits[..] {
+        [first, second] if write_alike(&sample.members) => (first.min(second), WAITS_OF_TWO),
+        [_, _, _, ..] => (typical(&waits)?, WAITS),
+        _ => return None,
+    };
+    let slow: Vec<usize> = (0..waits.len()).filter(|at| waits[*at] >= times * usual).collect();
     let [only] = slow[..] else { return None };
     // Equal alone: it waits for something else.
     let alone = &case.probes.alone_mb_per_s;
@@ -504,10 +512,20 @@ fn slow_member(case: &Case) -> Option<Sign> {
         return None;
     }
     let words = format!(
-        "a request to {} takes {:.1} ms, to the others {usual:.1} ms",
-        sample.members[only].name, waits[only]
+        "a request to {} takes {:.1} ms, to the other{} {usual:.1} ms",
+        sample.members[only].name,
+        waits[only],
+        if waits.len() == 2 { "" } else { "s" }
     );
     sign(Cause::SlowMember, words)
+}
+
+/// Whether members mostly write, and each as often: copies of the same.
+fn write_alike(members: &[MemberSample]) -> bool {
+    let writes = || members.iter().map(|one| one.traffic.writes);
+    let (least, most) = (writes().fold(f64::INFINITY, f64::min), writes().fold(0.0, f64::max));
+    let mostly = members.iter().all(|one| one.traffic.reads <= ALIKE * one.traffic.writes);
+    mostly && least > 0.0 && most - least <= ALIKE * most
 }
 
 /// A member that is slower alone, and that the others wait for.
@@ -588,7 +606,9 @@ fn idle_members(case: &Case, known: &Known) -> Option<Sign> {
     let loaded = not_loaded(case).is_none() && !is_background_work(case.access.work);
     let sample = sample_of_the_figure(case).filter(|_| loaded)?;
     let mean = mean_busy(sample)?;
-    if mean > IDLE {
+    // One that is busy all the time is what the others wait for.
+    let most = sample.members.iter().filter_map(|one| one.traffic.busy).fold(0.0, f64::max);
+    if mean > IDLE || most >= LOADED {
         return None;
     }
     let queue = sample.array.queue.or(known.depth)?;
