@@ -5,7 +5,7 @@
 
 use spec::mail::unquoted;
 
-use crate::diagnose::Sync;
+use crate::diagnose::{Sync, Wait};
 use crate::law::{Array, Media, WhyNot};
 use crate::tables::{LevelWord, level_and_copies};
 
@@ -182,7 +182,9 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
         name: Some(name.to_string()),
         array,
         bitmap: Some(has_bitmap),
-        sync: progress_of(body).map(|work| Sync::of_md(work.action, work.rate, work.place, &array)),
+        sync: progress_of(body)
+            .map(|work| Sync::of_md(work.action, work.rate, work.place, &array))
+            .or_else(|| waiting(body)),
         members,
     })
 }
@@ -204,10 +206,30 @@ fn progress_of<'a>(body: &[&'a str]) -> Option<Progress<'a>> {
     let kib: f64 = speed.split_once(['K', 'k'])?.0.parse().ok()?;
     let percent = words.get(at + 2).and_then(|word| word.strip_suffix('%')?.parse::<f64>().ok());
     Some(Progress {
-        action: if words[at] == "recovery" { "recover" } else { words[at] },
+        action: action_of(words[at]),
         rate: Some(kib * 1024.0 / 1e6).filter(|rate| rate.is_finite() && *rate >= 0.0),
         place: percent.map(|percent| percent / 100.0).filter(|at| (0.0..=1.0).contains(at)),
     })
+}
+
+/// `resync=DELAYED`, `resync=PENDING`.
+fn waiting(body: &[&str]) -> Option<Sync> {
+    let words = body.iter().flat_map(|line| line.split_whitespace());
+    let mut pairs = words.filter_map(|word| word.split_once('='));
+    pairs.find_map(|(action, word)| {
+        let waits = match word {
+            "DELAYED" => Some(Wait::OtherArray),
+            "PENDING" => Some(Wait::FirstWrite),
+            _ => None,
+        };
+        let is_work = ACTIONS.contains(&action) && waits.is_some();
+        is_work.then(|| Sync { action: action_of(action).into(), waits, ..Sync::default() })
+    })
+}
+
+/// The action of sysfs for a word of mdstat.
+fn action_of(word: &str) -> &str {
+    if word == "recovery" { "recover" } else { word }
 }
 
 fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
@@ -256,6 +278,11 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
         ("reshaping", "reshape"),
     ];
     let action = running.iter().find(|(word, _)| state.contains(word)).map(|(_, action)| action);
+    // `Rebuild Status : 12% complete`.
+    let percent = |name: &str| first(name)?.split_once('%')?.0.parse::<f64>().ok();
+    let place = ["Rebuild Status", "Resync Status", "Check Status", "Reshape Status"];
+    let place = place.iter().find_map(|name| percent(name)).map(|percent| percent / 100.0);
+    let place = place.filter(|place| (0.0..=1.0).contains(place));
     // Lines of devices: `0  8  1  0  active sync  /dev/sda1`.
     let member = |line: &str| {
         let device = line.split_whitespace().last()?.strip_prefix("/dev/")?;
@@ -265,7 +292,7 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
         name: name.filter(|_| is_detail).map(|name| name.trim_start_matches("md/").to_string()),
         array,
         bitmap: Some(bitmap),
-        sync: action.map(|action| Sync { action: (*action).to_string(), ..Sync::default() }),
+        sync: action.map(|action| Sync::of_md(action, None, place, &array)),
         members: match is_detail {
             true => lines().filter_map(member).collect(),
             false => name.into_iter().map(str::to_string).collect(),

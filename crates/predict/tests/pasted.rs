@@ -1,7 +1,7 @@
 //! Texts that mdadm and the kernel print: the array that is read of each, and that none panics.
 
 use md::Level;
-use raidlab_predict::diagnose::Sync;
+use raidlab_predict::diagnose::{Sync, Wait};
 use raidlab_predict::law::{Array, Copies};
 use raidlab_predict::pasted::{is_pasted, parse};
 
@@ -25,7 +25,7 @@ fn mdstat_has_the_array_that_is_rebuilt() {
     let array = Array { missing: 1, ..Array::new(Level::Raid5, 4, 512.0) };
     assert_eq!((found.array, found.bitmap), (array, Some(true)));
     let (mb_per_s, position) = (Some(1.024), Some(0.126));
-    let sync = Sync { action: "recover".into(), mb_per_s, position };
+    let sync = Sync { action: "recover".into(), mb_per_s, position, waits: None };
     assert_eq!(found.sync, Some(sync));
     assert_eq!(found.members, ["sde1", "sdd1", "sdc1"]);
     let quiet = MDSTAT.replace("speed", "sped");
@@ -42,6 +42,37 @@ fn mdstat_has_the_array_that_is_rebuilt() {
     assert_eq!((found.array.chunk_kib, found.bitmap), (64.0, Some(true)), "not the bitmap's");
     let stripes = "md2 : active raid0 sdb[1] sda[0]\n 99 blocks super 1.2 256k chunks\n";
     assert_eq!(parse(stripes).expect("one").array, Array::new(Level::Raid0, 2, 256.0));
+}
+
+#[test]
+fn what_has_not_begun_says_what_it_waits_for() {
+    let text = "md0 : active raid6 sdd1[3] sdc1[2] sdb1[1] sda1[0]\n  58 blocks super 1.2 level 6, \
+                512k chunk, algorithm 2 [4/4] [UUUU]\n        check=DELAYED\n";
+    for (word, action, waits) in [
+        ("check=DELAYED", "check", Wait::OtherArray),
+        ("recovery=DELAYED", "recover", Wait::OtherArray),
+        ("resync=PENDING", "resync", Wait::FirstWrite),
+    ] {
+        let sync = parse(&text.replace("check=DELAYED", word)).expect("an array").sync;
+        let waits = Some(waits);
+        assert_eq!(sync, Some(Sync { action: action.into(), waits, ..Sync::default() }));
+    }
+    // The one that runs is meant, and not the one that waits for it.
+    let both = parse(&format!("{text}\n{MDSTAT}")).expect("the one that is rebuilt");
+    assert_eq!(both.sync.map(|sync| sync.waits), Some(None));
+}
+
+#[test]
+fn a_reshape_has_its_place_and_mds_rate() {
+    let text = "md2 : active raid10 sdl1[3] sdk1[2] sdf1[1] sde1[0]\n  46877236224 blocks super 1.2 \
+                512K chunks 2 near-copies [4/4] [UUUU]\n  [====>...]  reshape = 22.1% \
+                (10380906624/46877236224) finish=2322382.1min speed=250K/sec\n";
+    let sync = parse(text).expect("an array").sync.expect("a reshape");
+    assert_eq!((sync.mb_per_s, sync.position), (Some(0.256), Some(0.221)));
+    let detail =
+        DETAIL.replace("recovering", "reshaping").replace("Rebuild Status", "Reshape Status");
+    let sync = parse(&detail).expect("an array").sync.expect("a reshape");
+    assert_eq!((&*sync.action, sync.position), ("reshape", Some(0.12)));
 }
 
 #[test]

@@ -144,18 +144,34 @@ pub struct NarrowLink {
 pub struct Sync {
     /// `resync`, `recover`, `check`, `repair`, `reshape`.
     pub action: String,
-    /// Its rate per member, MB/s; 0: it stands still.
+    /// Its rate per member, of a reshape as md counts it, MB/s; 0: it stands still.
     pub mb_per_s: Option<f64>,
     /// Where it is, of the members' length: 0 to 1.
     pub position: Option<f64>,
+    /// It is due, and has not begun: for this.
+    pub waits: Option<Wait>,
+}
+
+/// What background work waits for before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// `DELAYED`: another array on the same disks has work that runs.
+    OtherArray,
+    /// `PENDING`: the first write to an array that is `auto-read-only`.
+    FirstWrite,
 }
 
 impl Sync {
-    /// Work of an array at a rate as md counts it.
+    /// Work of an array at a rate as md counts it; that of a reshape stays so.
     pub fn of_md(action: &str, counted_mb: Option<f64>, position: Option<f64>, of: &Array) -> Sync {
-        let action = action.to_string();
-        let mb_per_s = counted_mb.map(|rate| rate / of.counted_by_md(action == "recover"));
-        Sync { action, mb_per_s, position }
+        let is_of_members = !["resync", "check", "repair"].contains(&action);
+        let mb_per_s = counted_mb.map(|rate| rate / of.counted_by_md(is_of_members));
+        Sync { action: action.to_string(), mb_per_s, position, waits: None }
+    }
+
+    /// The action in md's words of /proc/mdstat: `recovery`.
+    pub fn word(&self) -> &str {
+        if self.action == "recover" { "recovery" } else { &self.action }
     }
 }
 

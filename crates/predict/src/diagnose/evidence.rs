@@ -48,7 +48,7 @@ const IDLE: f64 = 0.7;
 /// Requests of background work that are not merged, KiB.
 const UNMERGED_KIB: f64 = 8.0;
 /// md's own `sync_speed_min`, 1000 KiB/s, in MB/s.
-const SYNC_SPEED_MIN: f64 = 1.024;
+pub const SYNC_SPEED_MIN: f64 = 1.024;
 /// Background work of no more than this, of `sync_speed_min`, is held at it.
 const AT_THE_MINIMUM: f64 = 1.3;
 /// The same where it is not held back all the time, or its minimum is not stated.
@@ -179,11 +179,13 @@ fn background(case: &Case) -> Option<Sign> {
     let active = ["resync", "recover", "check", "repair", "reshape"];
     if let Some(sync) = &case.state.sync
         && active.contains(&&*sync.action)
+        && sync.waits.is_none()
     {
-        let rate = sync.mb_per_s.map(|rate| format!(" at {rate:.0} MB/s of each member"));
+        let of = if sync.action == "reshape" { "" } else { " of each member" };
+        let rate = sync.mb_per_s.map(|rate| format!(" at {rate:.0} MB/s{of}"));
         return sign(
             Cause::Background,
-            format!("{} runs{}", sync.action, rate.unwrap_or_default()),
+            format!("{} runs{}", sync.word(), rate.unwrap_or_default()),
         );
     }
     let sample = case.sample.as_ref()?;

@@ -59,7 +59,7 @@ fn inner_tracks_are_slower() {
     case.single.offer(Work::Read, 200.0, Source::Sheet);
     assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Unexplained);
     let (mb_per_s, position) = (Some(105.0), Some(0.961));
-    case.state.sync = Some(Sync { action: "check".into(), mb_per_s, position });
+    case.state.sync = Some(Sync { action: "check".into(), mb_per_s, position, waits: None });
     let found = diagnose(&case, &fitted);
     assert!(matches!(found.verdict, Verdict::Members | Verdict::AsExpected), "{found:#?}");
     // Flash has no inner tracks.

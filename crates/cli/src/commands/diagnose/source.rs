@@ -13,7 +13,7 @@ use bench::metrics::{ArrayState, Roots, described, drives, metadata, whole_disk}
 use host::Location;
 use md::assemble::{MemberState, Options};
 use md::{Layout, Level};
-use predict::diagnose::{Document, IoLimit, Layer, NarrowLink, State, Sync};
+use predict::diagnose::{Document, IoLimit, Layer, NarrowLink, State, Sync, Wait};
 use predict::law::{Array, Copies, Kernel, Machine, Media, SYNC_SPEED_MAX};
 
 use crate::commands::served;
@@ -162,7 +162,9 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         Some(kib * 1024.0 / 1e6)
     };
     // Sectors: `7509037056 / 7813774848`.
-    let position = line(block.join("md/sync_completed")).and_then(|text| {
+    let completed = line(block.join("md/sync_completed"));
+    let waits = (completed.as_deref() == Some("delayed")).then_some(Wait::OtherArray);
+    let position = completed.and_then(|text| {
         let (done, all) = text.split_once('/')?;
         let (done, all): (f64, f64) = (done.trim().parse().ok()?, all.trim().parse().ok()?);
         Some(done / all).filter(|share| (0.0..=1.0).contains(share))
@@ -198,9 +200,9 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         group_threads: number(block.join("md/group_thread_cnt")),
         sync_speed_max: speed("sync_speed_max"),
         state: State {
-            sync: action
-                .filter(|action| action != "idle" && action != "frozen")
-                .map(|action| Sync::of_md(&action, speed("sync_speed"), position, &array)),
+            sync: action.filter(|action| action != "idle" && action != "frozen").map(|action| {
+                Sync { waits, ..Sync::of_md(&action, speed("sync_speed"), position, &array) }
+            }),
             bitmap: bitmap.map(|location| location != "none"),
             write_cache: (!caches.is_empty())
                 .then(|| caches.iter().all(|cache| *cache != "write through")),
