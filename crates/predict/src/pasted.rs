@@ -33,6 +33,9 @@ pub enum PastedError {
     /// md has it, and does not run it.
     #[error("{0} is inactive")]
     Inactive(String),
+    /// It holds the volumes of a BIOS RAID, and is none itself.
+    #[error("a container has no level: paste its volume")]
+    Container,
     /// A line of `mdadm --detail --scan` or mdadm.conf.
     #[error(
         "a line 'ARRAY' names neither chunk, nor layout, nor members that are missing: paste \
@@ -127,12 +130,16 @@ fn array_of(level: &str, layout: &str) -> Result<Array, PastedError> {
 }
 
 fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
-    let heads: Vec<usize> =
+    let all: Vec<usize> =
         (0..lines.len()).filter(|at| head_of_mdstat(lines[*at]).is_some()).collect();
     let body = |head: usize| {
-        let end = heads.iter().copied().find(|next| *next > head).unwrap_or(lines.len());
+        let end = all.iter().copied().find(|next| *next > head).unwrap_or(lines.len());
         &lines[head + 1..end]
     };
+    let heads: Vec<usize> = all.iter().copied().filter(|head| !is_container(body(*head))).collect();
+    if heads.is_empty() {
+        return Err(PastedError::Container);
+    }
     // Of several the one that has background work, if there is one such.
     let syncing = heads.iter().filter(|head| progress_of(body(**head)).is_some());
     let chosen: Vec<usize> = match (&heads[..], &syncing.copied().collect::<Vec<_>>()[..]) {
@@ -189,6 +196,14 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
     })
 }
 
+/// Whether an array is one of Intel's or of DDF, which only holds volumes: `super external:imsm`;
+/// those have its name, as in `external:/md127/0`.
+fn is_container(body: &[&str]) -> bool {
+    let words = body.iter().flat_map(|line| line.split_whitespace());
+    let mut kinds = words.filter_map(|word| word.strip_prefix("external:"));
+    kinds.any(|kind| !kind.starts_with(['/', '-']))
+}
+
 /// Background work as md shows it.
 struct Progress<'a> {
     action: &'a str,
@@ -233,6 +248,7 @@ fn action_of(word: &str) -> &str {
 }
 
 fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
+    let lines = without_containers(lines);
     let lines = || lines.iter().copied();
     let pairs: Vec<(&str, &str)> = lines().filter_map(key_and_value).collect();
     let all = |key: &str| {
@@ -253,6 +269,9 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
         return Err(PastedError::Scan);
     }
     let level = first("Raid Level").ok_or(PastedError::Lacks("Raid Level"))?;
+    if level == "container" {
+        return Err(PastedError::Container);
+    }
     let mut array = array_of(level, first("Layout").unwrap_or(""))?;
     let number = |key: &str| first(key)?.split_whitespace().next()?.parse::<u32>().ok();
     array.members = number("Raid Devices").ok_or(PastedError::Lacks("Raid Devices"))?;
@@ -298,6 +317,29 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
             false => name.into_iter().map(str::to_string).collect(),
         },
     })
+}
+
+/// The lines without those of containers, if there are others: each begins with `/dev/md127:`.
+fn without_containers<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let begins = |line: &&str| line.starts_with("/dev/") && line.trim_end().ends_with(':');
+    let mut parts: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in lines {
+        if begins(line) {
+            parts.push(Vec::new());
+        }
+        parts.last_mut().expect("there is one").push(line);
+    }
+    let of = |line: &&str, level: fn(&str) -> bool| {
+        key_and_value(line).is_some_and(|(key, value)| key == "Raid Level" && level(value))
+    };
+    let has = |part: &[&str], level| part.iter().any(|line| of(line, level));
+    match parts.iter().any(|part| has(part, |level| level != "container")) {
+        true => {
+            let volumes = parts.into_iter().filter(|part| !has(part, |level| level == "container"));
+            volumes.flatten().collect()
+        }
+        false => lines.to_vec(),
+    }
 }
 
 /// Background work by its names in mdstat.

@@ -3,7 +3,7 @@
 use md::Level;
 use raidlab_predict::diagnose::{Sync, Wait};
 use raidlab_predict::law::{Array, Copies};
-use raidlab_predict::pasted::{is_pasted, parse};
+use raidlab_predict::pasted::{PastedError, is_pasted, parse};
 
 const MDSTAT: &str = "\
 Personalities : [raid1] [raid6] [raid5] [raid4] [raid10]
@@ -60,6 +60,25 @@ fn what_has_not_begun_says_what_it_waits_for() {
     // The one that runs is meant, and not the one that waits for it.
     let both = parse(&format!("{text}\n{MDSTAT}")).expect("the one that is rebuilt");
     assert_eq!(both.sync.map(|sync| sync.waits), Some(None));
+}
+
+#[test]
+fn of_a_bios_raid_the_volume_counts() {
+    let container = "md127 : inactive nvme0n1[1](S) nvme1n1[0](S)\n      10402 blocks super \
+                     external:imsm\n\n";
+    let volume = "md126 : active raid1 nvme0n1[1] nvme1n1[0]\n      3800741888 blocks super \
+                  external:/md127/0 [2/2] [UU]\n\n";
+    for text in [format!("{volume}{container}"), format!("{container}{volume}")] {
+        let found = parse(&text).expect("the volume");
+        assert_eq!((found.name.as_deref(), found.array.level), (Some("md126"), Level::Raid1));
+    }
+    let container = container.replace("imsm", "ddf");
+    assert_eq!(parse(&container), Err(PastedError::Container));
+    let detail = "> # mdadm --detail /dev/md127\n> /dev/md127:\n>  Version : imsm\n>  \
+                  Raid Level : container\n>  Total Devices : 4\n>  UUID : d07837ca:804cf5e3\n> ";
+    assert_eq!(parse(detail), Err(PastedError::Container));
+    let both = format!("{detail}{DETAIL}");
+    assert_eq!(parse(&both), parse(DETAIL));
 }
 
 #[test]
