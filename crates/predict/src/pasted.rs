@@ -3,7 +3,9 @@
 //! People paste these beside their question. What is read is what a prediction or a diagnosis needs
 //! of the array. Invariant: any text ends in an array or in the reason why it is none.
 
-use crate::diagnose::Sync;
+use spec::mail::unquoted;
+
+use crate::diagnose::{Sync, Wait};
 use crate::law::{Array, Media, WhyNot};
 use crate::tables::{LevelWord, level_and_copies};
 
@@ -31,6 +33,9 @@ pub enum PastedError {
     /// md has it, and does not run it.
     #[error("{0} is inactive")]
     Inactive(String),
+    /// It holds the volumes of a BIOS RAID, and is none itself.
+    #[error("a container has no level: paste its volume")]
+    Container,
     /// A line of `mdadm --detail --scan` or mdadm.conf.
     #[error(
         "a line 'ARRAY' names neither chunk, nor layout, nor members that are missing: paste \
@@ -65,11 +70,6 @@ impl Pasted {
         let all = self.members.iter().all(|name| name.starts_with("nvme"));
         (all && !self.members.is_empty()).then_some(Media::Flash)
     }
-}
-
-/// A line without the marks of a mail that quotes it, and what is before it.
-pub fn unquoted(line: &str) -> &str {
-    line.trim_start_matches(['>', ' ', '\t', '|'])
 }
 
 fn unquoted_lines(text: &str) -> Vec<&str> {
@@ -130,14 +130,18 @@ fn array_of(level: &str, layout: &str) -> Result<Array, PastedError> {
 }
 
 fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
-    let heads: Vec<usize> =
+    let all: Vec<usize> =
         (0..lines.len()).filter(|at| head_of_mdstat(lines[*at]).is_some()).collect();
     let body = |head: usize| {
-        let end = heads.iter().copied().find(|next| *next > head).unwrap_or(lines.len());
+        let end = all.iter().copied().find(|next| *next > head).unwrap_or(lines.len());
         &lines[head + 1..end]
     };
+    let heads: Vec<usize> = all.iter().copied().filter(|head| !is_container(body(*head))).collect();
+    if heads.is_empty() {
+        return Err(PastedError::Container);
+    }
     // Of several the one that has background work, if there is one such.
-    let syncing = heads.iter().filter(|head| sync_of_mdstat(body(**head)).is_some());
+    let syncing = heads.iter().filter(|head| progress_of(body(**head)).is_some());
     let chosen: Vec<usize> = match (&heads[..], &syncing.copied().collect::<Vec<_>>()[..]) {
         ([only], _) | (_, [only]) => vec![*only],
         _ => heads.clone(),
@@ -185,29 +189,66 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
         name: Some(name.to_string()),
         array,
         bitmap: Some(has_bitmap),
-        sync: sync_of_mdstat(body),
+        sync: progress_of(body)
+            .map(|work| Sync::of_md(work.action, work.rate, work.place, &array))
+            .or_else(|| waiting(body)),
         members,
     })
 }
 
+/// Whether an array is one of Intel's or of DDF, which only holds volumes: `super external:imsm`;
+/// those have its name, as in `external:/md127/0`.
+fn is_container(body: &[&str]) -> bool {
+    let words = body.iter().flat_map(|line| line.split_whitespace());
+    let mut kinds = words.filter_map(|word| word.strip_prefix("external:"));
+    kinds.any(|kind| !kind.starts_with(['/', '-']))
+}
+
+/// Background work as md shows it.
+struct Progress<'a> {
+    action: &'a str,
+    /// MB/s as md counts; what stands still has a rate of 0.
+    rate: Option<f64>,
+    place: Option<f64>,
+}
+
 /// `[=>...]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=33440K/sec`, also in
-/// several lines. What stands still has a rate of 0.
-fn sync_of_mdstat(body: &[&str]) -> Option<Sync> {
+/// several lines.
+fn progress_of<'a>(body: &[&'a str]) -> Option<Progress<'a>> {
     let words: Vec<&str> = body.iter().flat_map(|line| line.split_whitespace()).collect();
     let speed = words.iter().find_map(|word| word.strip_prefix("speed="))?;
-    let (at, action) = words.iter().enumerate().find_map(|(at, word)| {
-        ACTIONS.iter().find(|action| word == *action).map(|action| (at, action))
-    })?;
+    let at = words.iter().position(|word| ACTIONS.contains(word))?;
     let kib: f64 = speed.split_once(['K', 'k'])?.0.parse().ok()?;
     let percent = words.get(at + 2).and_then(|word| word.strip_suffix('%')?.parse::<f64>().ok());
-    Some(Sync {
-        action: if *action == "recovery" { "recover" } else { action }.to_string(),
-        mb_per_s: Some(kib * 1024.0 / 1e6).filter(|rate| rate.is_finite() && *rate >= 0.0),
-        position: percent.map(|percent| percent / 100.0).filter(|at| (0.0..=1.0).contains(at)),
+    Some(Progress {
+        action: action_of(words[at]),
+        rate: Some(kib * 1024.0 / 1e6).filter(|rate| rate.is_finite() && *rate >= 0.0),
+        place: percent.map(|percent| percent / 100.0).filter(|at| (0.0..=1.0).contains(at)),
     })
 }
 
+/// `resync=DELAYED`, `resync=PENDING`.
+fn waiting(body: &[&str]) -> Option<Sync> {
+    let words = body.iter().flat_map(|line| line.split_whitespace());
+    let mut pairs = words.filter_map(|word| word.split_once('='));
+    pairs.find_map(|(action, word)| {
+        let waits = match word {
+            "DELAYED" => Some(Wait::OtherArray),
+            "PENDING" => Some(Wait::FirstWrite),
+            _ => None,
+        };
+        let is_work = ACTIONS.contains(&action) && waits.is_some();
+        is_work.then(|| Sync { action: action_of(action).into(), waits, ..Sync::default() })
+    })
+}
+
+/// The action of sysfs for a word of mdstat.
+fn action_of(word: &str) -> &str {
+    if word == "recovery" { "recover" } else { word }
+}
+
 fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
+    let lines = without_containers(lines);
     let lines = || lines.iter().copied();
     let pairs: Vec<(&str, &str)> = lines().filter_map(key_and_value).collect();
     let all = |key: &str| {
@@ -228,6 +269,9 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
         return Err(PastedError::Scan);
     }
     let level = first("Raid Level").ok_or(PastedError::Lacks("Raid Level"))?;
+    if level == "container" {
+        return Err(PastedError::Container);
+    }
     let mut array = array_of(level, first("Layout").unwrap_or(""))?;
     let number = |key: &str| first(key)?.split_whitespace().next()?.parse::<u32>().ok();
     array.members = number("Raid Devices").ok_or(PastedError::Lacks("Raid Devices"))?;
@@ -253,6 +297,11 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
         ("reshaping", "reshape"),
     ];
     let action = running.iter().find(|(word, _)| state.contains(word)).map(|(_, action)| action);
+    // `Rebuild Status : 12% complete`.
+    let percent = |name: &str| first(name)?.split_once('%')?.0.parse::<f64>().ok();
+    let place = ["Rebuild Status", "Resync Status", "Check Status", "Reshape Status"];
+    let place = place.iter().find_map(|name| percent(name)).map(|percent| percent / 100.0);
+    let place = place.filter(|place| (0.0..=1.0).contains(place));
     // Lines of devices: `0  8  1  0  active sync  /dev/sda1`.
     let member = |line: &str| {
         let device = line.split_whitespace().last()?.strip_prefix("/dev/")?;
@@ -262,12 +311,35 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
         name: name.filter(|_| is_detail).map(|name| name.trim_start_matches("md/").to_string()),
         array,
         bitmap: Some(bitmap),
-        sync: action.map(|action| Sync { action: (*action).to_string(), ..Sync::default() }),
+        sync: action.map(|action| Sync::of_md(action, None, place, &array)),
         members: match is_detail {
             true => lines().filter_map(member).collect(),
             false => name.into_iter().map(str::to_string).collect(),
         },
     })
+}
+
+/// The lines without those of containers, if there are others: each begins with `/dev/md127:`.
+fn without_containers<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let begins = |line: &&str| line.starts_with("/dev/") && line.trim_end().ends_with(':');
+    let mut parts: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in lines {
+        if begins(line) {
+            parts.push(Vec::new());
+        }
+        parts.last_mut().expect("there is one").push(line);
+    }
+    let of = |line: &&str, level: fn(&str) -> bool| {
+        key_and_value(line).is_some_and(|(key, value)| key == "Raid Level" && level(value))
+    };
+    let has = |part: &[&str], level| part.iter().any(|line| of(line, level));
+    match parts.iter().any(|part| has(part, |level| level != "container")) {
+        true => {
+            let volumes = parts.into_iter().filter(|part| !has(part, |level| level == "container"));
+            volumes.flatten().collect()
+        }
+        false => lines.to_vec(),
+    }
 }
 
 /// Background work by its names in mdstat.

@@ -183,7 +183,8 @@ fn every_workload_is_relative_to_one_disk() {
     // None of these has a figure of its own on the sheet.
     for work in [Work::Rewrite, Work::Seeks, Work::Resync, Work::Check] {
         for one in ask(6, &[(work, 1.0)]).candidates {
-            assert!((0.3..=6.5).contains(&one.score), "{work:?} {:?}: {}", one.array, one.score);
+            // md's limit of a check of RAID 10 is shared by its members.
+            assert!((0.25..=6.5).contains(&one.score), "{work:?} {:?}: {}", one.array, one.score);
         }
     }
     let alone = ask(6, &[(Work::Read, 1.0)]).candidates;

@@ -1,9 +1,9 @@
 //! Texts that mdadm and the kernel print: the array that is read of each, and that none panics.
 
 use md::Level;
-use raidlab_predict::diagnose::Sync;
+use raidlab_predict::diagnose::{Sync, Wait};
 use raidlab_predict::law::{Array, Copies};
-use raidlab_predict::pasted::{is_pasted, parse};
+use raidlab_predict::pasted::{PastedError, is_pasted, parse};
 
 const MDSTAT: &str = "\
 Personalities : [raid1] [raid6] [raid5] [raid4] [raid10]
@@ -25,7 +25,7 @@ fn mdstat_has_the_array_that_is_rebuilt() {
     let array = Array { missing: 1, ..Array::new(Level::Raid5, 4, 512.0) };
     assert_eq!((found.array, found.bitmap), (array, Some(true)));
     let (mb_per_s, position) = (Some(1.024), Some(0.126));
-    let sync = Sync { action: "recover".into(), mb_per_s, position };
+    let sync = Sync { action: "recover".into(), mb_per_s, position, waits: None };
     assert_eq!(found.sync, Some(sync));
     assert_eq!(found.members, ["sde1", "sdd1", "sdc1"]);
     let quiet = MDSTAT.replace("speed", "sped");
@@ -42,6 +42,75 @@ fn mdstat_has_the_array_that_is_rebuilt() {
     assert_eq!((found.array.chunk_kib, found.bitmap), (64.0, Some(true)), "not the bitmap's");
     let stripes = "md2 : active raid0 sdb[1] sda[0]\n 99 blocks super 1.2 256k chunks\n";
     assert_eq!(parse(stripes).expect("one").array, Array::new(Level::Raid0, 2, 256.0));
+}
+
+#[test]
+fn what_has_not_begun_says_what_it_waits_for() {
+    let text = "md0 : active raid6 sdd1[3] sdc1[2] sdb1[1] sda1[0]\n  58 blocks super 1.2 level 6, \
+                512k chunk, algorithm 2 [4/4] [UUUU]\n        check=DELAYED\n";
+    for (word, action, waits) in [
+        ("check=DELAYED", "check", Wait::OtherArray),
+        ("recovery=DELAYED", "recover", Wait::OtherArray),
+        ("resync=PENDING", "resync", Wait::FirstWrite),
+    ] {
+        let sync = parse(&text.replace("check=DELAYED", word)).expect("an array").sync;
+        let waits = Some(waits);
+        assert_eq!(sync, Some(Sync { action: action.into(), waits, ..Sync::default() }));
+    }
+    // The one that runs is meant, and not the one that waits for it.
+    let both = parse(&format!("{text}\n{MDSTAT}")).expect("the one that is rebuilt");
+    assert_eq!(both.sync.map(|sync| sync.waits), Some(None));
+}
+
+#[test]
+fn of_a_bios_raid_the_volume_counts() {
+    let container = "md127 : inactive nvme0n1[1](S) nvme1n1[0](S)\n      10402 blocks super \
+                     external:imsm\n\n";
+    let volume = "md126 : active raid1 nvme0n1[1] nvme1n1[0]\n      3800741888 blocks super \
+                  external:/md127/0 [2/2] [UU]\n\n";
+    for text in [format!("{volume}{container}"), format!("{container}{volume}")] {
+        let found = parse(&text).expect("the volume");
+        assert_eq!((found.name.as_deref(), found.array.level), (Some("md126"), Level::Raid1));
+    }
+    let container = container.replace("imsm", "ddf");
+    assert_eq!(parse(&container), Err(PastedError::Container));
+    let detail = "> # mdadm --detail /dev/md127\n> /dev/md127:\n>  Version : imsm\n>  \
+                  Raid Level : container\n>  Total Devices : 4\n>  UUID : d07837ca:804cf5e3\n> ";
+    assert_eq!(parse(detail), Err(PastedError::Container));
+    let both = format!("{detail}{DETAIL}");
+    assert_eq!(parse(&both), parse(DETAIL));
+}
+
+#[test]
+fn a_reshape_has_its_place_and_mds_rate() {
+    let text = "md2 : active raid10 sdl1[3] sdk1[2] sdf1[1] sde1[0]\n  46877236224 blocks super 1.2 \
+                512K chunks 2 near-copies [4/4] [UUUU]\n  [====>...]  reshape = 22.1% \
+                (10380906624/46877236224) finish=2322382.1min speed=250K/sec\n";
+    let sync = parse(text).expect("an array").sync.expect("a reshape");
+    assert_eq!((sync.mb_per_s, sync.position), (Some(0.256), Some(0.221)));
+    let detail =
+        DETAIL.replace("recovering", "reshaping").replace("Rebuild Status", "Reshape Status");
+    let sync = parse(&detail).expect("an array").sync.expect("a reshape");
+    assert_eq!((&*sync.action, sync.position), ("reshape", Some(0.12)));
+}
+
+#[test]
+fn a_resync_of_raid_10_is_counted_in_sectors_of_the_array() {
+    let text = "md1 : active raid10 sdb2[1] sda2[0] sdd2[3] sdg2[6] sdh2[7] sde2[4] sdc2[2] sdf2[5]\n  \
+                38 blocks super 1.1 512K chunks 2 near-copies [8/8] [UUUUUUUU]\n  \
+                [==>..]  check = 53.4% (20/38) finish=5255.6min speed=4000K/sec\n";
+    for (action, copies, expected) in [
+        ("check", "near", 1.024),
+        ("resync", "near", 1.024),
+        ("resync", "far", 1.024),
+        ("check", "offset", 1.024),
+        ("recovery", "near", 4.096),
+    ] {
+        let text = text.replace("check", action).replace("near", copies);
+        let rate = parse(&text).expect("an array").sync.and_then(|sync| sync.mb_per_s);
+        let rate = rate.expect("a rate");
+        assert!((rate - expected).abs() < 1e-9, "{action} of {copies} copies: {rate}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use results::record::{Cell, DirectionFigures, Latency, LatencyPoint, Record, Sam
 use serde_json::Value;
 use spec::program::JobError;
 use spec::program::tools::{JobAccess, fio_accesses};
+use spec::units::latency;
 use spec::workload::AccessKind;
 use thiserror::Error;
 
@@ -403,7 +404,9 @@ fn access(job: &Value, global: &Value) -> Result<Option<JobAccess>, JobError> {
     for options in [global, &job["job options"]] {
         for name in OPTIONS {
             if let Some(value) = options[name].as_str() {
-                text += &format!("{name}={value}\n");
+                // A flag that was given alone has no value.
+                let sign = if value.is_empty() { "" } else { "=" };
+                text += &format!("{name}{sign}{value}\n");
             }
         }
     }
@@ -502,6 +505,24 @@ fn curve(of: &Value) -> Vec<LatencyPoint> {
     curve
 }
 
+/// What the syncs of a job took, which have no cell: `fsync` and `fdatasync` of fio 3.
+fn syncs(job: &Value) -> Option<String> {
+    let sync = &job["sync"];
+    let count = sync["lat_ns"]["N"].as_u64().or_else(|| sync["total_ios"].as_u64());
+    let count = count.filter(|count| *count > 0)?;
+    let at = |point: &LatencyPoint| {
+        let name =
+            if point.percent == 100.0 { "max".into() } else { format!("p{}", point.percent) };
+        format!("{name} {}", latency(point.us))
+    };
+    let shown = |point: &&LatencyPoint| [50.0, 99.0, 99.9, 100.0].contains(&point.percent);
+    let figures: Vec<String> = curve(sync).iter().filter(shown).map(at).collect();
+    Some(format!(
+        "{count} syncs took {}: latencies above are of writes without them",
+        if figures.is_empty() { "a time that is not stated".into() } else { figures.join(", ") }
+    ))
+}
+
 /// What was read and written, side by side.
 fn together(reads: Option<&Figures>, writes: Option<&Figures>) -> Sample {
     let mut all = Sample { seconds: 0.0, bytes: 0, ops: 0 };
@@ -548,7 +569,8 @@ fn figures_as_cell(
         it.case.workload = kind.map_or_else(Default::default, Into::into);
         it.case.jobs = clones as u32;
         // fio before 2.14 says nothing of a job: its requests are as large as they were.
-        it.case.block_kib = sample.bytes as f64 / 1024.0 / sample.ops.max(1) as f64;
+        let mean = sample.bytes as f64 / sample.ops.max(1) as f64;
+        it.case.block_kib = mean.round() / 1024.0;
         if let Some(access) = &access {
             it.case.block_kib = access.block_bytes as f64 / 1024.0;
             it.case.depth = access.depth;
@@ -565,6 +587,7 @@ fn figures_as_cell(
                          requests, and those by their latency";
             it.derived.warnings.push(words.to_string());
         }
+        it.derived.warnings.extend(syncs(job).filter(|_| clones == 1));
         if unified.is_some() {
             it.derived.warnings.push("reads and writes are one figure".to_string());
         }
@@ -783,6 +806,25 @@ Disk stats (read/write):
             "io_bytes": 245760, "iops": 2048, "runtime": 30000, "lat": {"mean": 15600.0}}}]}"#;
         let case = read(old).cells[0].case.clone();
         assert_eq!((case.block_kib, case.depth), (4.0, 32));
+    }
+
+    #[test]
+    fn a_block_is_the_jobs_own_and_syncs_are_said() {
+        let text = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "etcd", "job options": {
+            "rw": "write", "bs": "2300", "fdatasync": "1", "time_based": ""},
+            "write": {"io_bytes": 1046500, "total_ios": 455, "runtime": 1269},
+            "sync": {"total_ios": 0, "lat_ns": {"max": 8459403, "N": 455, "percentile":
+            {"50.000000": 2867200, "99.000000": 7503872, "95.000000": 5341184}}}}]}"#;
+        let cell = &read(text).cells[0];
+        assert_eq!(spec::units::kib(cell.case.block_kib), "2300 bytes");
+        let words = "455 syncs took p50 2.87 ms, p99 7.50 ms, max 8.46 ms: latencies above are of \
+                     writes without them";
+        assert_eq!(cell.derived.warnings[1], words);
+        // The mean of what ended: the last request was smaller.
+        let old = text.replace("job options", "none").replace("1046500", "1866164");
+        assert_eq!(spec::units::kib(read(&old).cells[0].case.block_kib), "4101 bytes");
+        let none = text.replace(": 455, \"perc", ": 0, \"perc");
+        assert_eq!(read(&none).cells[0].derived.warnings.len(), 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! ```
 //!
 //! `units` and `shown` have how figures, and text from outside, are shown: every verb uses them.
+//! `mail` has what a mail does to a text that is pasted from it.
 //!
 //! Invariant: pure data and parsers; nothing is opened, measured or changed here.
 
@@ -18,6 +19,7 @@
 pub mod bench_plan;
 pub mod buses;
 pub mod case;
+pub mod mail;
 pub mod matrix;
 pub mod members;
 mod plan_error;

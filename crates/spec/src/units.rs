@@ -137,9 +137,13 @@ pub fn show_seconds(seconds: f64) -> String {
     }
 }
 
-/// A number of KiB in words: `4 KiB`, `1 MiB`.
+/// A number of KiB in words: `4 KiB`, `1 MiB`, `0.5 KiB`, `2300 bytes`.
 pub fn kib(kib: f64) -> String {
     match kib {
+        _ if (kib * 2.0).fract() != 0.0 => match (kib * 1024.0).fract() {
+            0.0 => format!("{} bytes", kib * 1024.0),
+            _ => format!("{} KiB", digits(kib)),
+        },
         _ if kib >= 1048576.0 && kib % 1048576.0 == 0.0 => format!("{} GiB", kib / 1048576.0),
         _ if kib >= 1024.0 && kib % 1024.0 == 0.0 => format!("{} MiB", kib / 1024.0),
         _ => format!("{kib} KiB"),
@@ -295,6 +299,8 @@ mod tests {
             (kib(4.0).as_str(), kib(1024.0).as_str(), kib(1536.0).as_str()),
             ("4 KiB", "1 MiB", "1536 KiB")
         );
+        let odd = [0.5, 2300.0 / 1024.0, 4.000_052_906_982_698].map(kib);
+        assert_eq!(odd, ["0.5 KiB", "2300 bytes", "4.00 KiB"]);
         assert_eq!(bytes(128 << 20), "128 MiB");
     }
 }

@@ -24,11 +24,11 @@ use clap::Args;
 use host::{Access, Device, DeviceOptions, Disk, Location};
 use predict::calibrate::MachineError;
 use predict::diagnose::{
-    Case, Document, Measured, Probe, ProbeFigures, State, Sync, access_of, calibration_of, rate_of,
-    write_back,
+    Case, Document, Measured, Probe, ProbeFigures, SYNC_SPEED_MIN, State, Sync, Wait, access_of,
+    calibration_of, rate_of, write_back,
 };
 use predict::fitted::Fitted;
-use predict::law::{Single, Source, Work};
+use predict::law::{Array, Single, Source, Work};
 use predict::tables::file_system;
 use spec::units::{parse_any_seconds, show_size};
 
@@ -278,7 +278,9 @@ fn case(
     // Of a served array that is rebuilt, the server says how fast.
     let measured = measured.or_else(|| own.sync.as_ref().and_then(Measured::of_sync));
     let sync = facts.and_then(|facts| facts.state.sync.as_ref()).or(own.sync.as_ref());
-    let mut measured = measured.ok_or_else(|| nothing_measured(sync))?;
+    let least = facts.and_then(|facts| facts.state.sync_speed_min).or(own.sync_speed_min);
+    let least = least.unwrap_or(SYNC_SPEED_MIN);
+    let mut measured = measured.ok_or_else(|| nothing_measured(sync, least))?;
     if let Some(fs) = fs {
         measured.access.write_back = write_back(Some(fs), machine.kernel);
     }
@@ -304,6 +306,9 @@ fn case(
     if let Some(interface) = &arguments.interface {
         let limit = network_limit(roots, interface, target)?;
         state.network_mb_per_s = state.network_mb_per_s.or(limit);
+    }
+    if let Some(note) = counted_in_the_array(&array, state.sync.as_ref()) {
+        target.notes.push(note);
     }
     // A figure of one disk counts as it is where the workload's requests in flight are unknown.
     let depth = (!measured.depth_is_unknown).then_some(measured.access.depth);
@@ -345,16 +350,57 @@ fn case(
     }))
 }
 
+/// How md's rate of background work is that of a member, where it is not.
+fn counted_in_the_array(array: &Array, sync: Option<&Sync>) -> Option<String> {
+    let sync = sync.filter(|sync| sync.mb_per_s.is_some_and(|rate| rate > 0.0))?;
+    let counted = match &*sync.action {
+        "resync" | "check" | "repair" => array.counted_by_md(false),
+        _ => 1.0,
+    };
+    let share = format!("each member does {:.3} of it", 1.0 / counted);
+    (counted > 1.0).then(|| format!("the speed of a {} is md's of the array: {share}", sync.word()))
+}
+
 /// Why background work, if any runs, is no figure.
-fn nothing_measured(sync: Option<&Sync>) -> anyhow::Error {
+fn nothing_measured(sync: Option<&Sync>, least: f64) -> anyhow::Error {
     let other = "state --measured, as in seq-read=180MB/s, or --seconds";
-    match sync.and_then(|sync| Some((&sync.action, sync.mb_per_s?))) {
-        Some((action, rate)) if rate > 0.0 => {
+    let Some(sync) = sync else { return anyhow!("nothing was measured: {other}") };
+    let action = sync.word();
+    match (sync.waits, sync.mb_per_s) {
+        (Some(Wait::OtherArray), _) => anyhow!(
+            "{action} waits (DELAYED) until another array on the same disks has ended its own: \
+             diagnose that one, or {other}"
+        ),
+        (Some(Wait::FirstWrite), _) => {
+            anyhow!("{action} is PENDING: it begins with the first write; {other}")
+        }
+        (None, rate) if sync.action == "reshape" => reshape(sync, rate, least),
+        (None, Some(rate)) if rate > 0.0 => {
             anyhow!("{action} at {rate:.1} MB/s has no equation: {other}")
         }
-        Some((action, _)) => anyhow!("{action} stands still (speed=0): {other}"),
-        None => anyhow!("nothing was measured: {other}"),
+        (None, Some(_)) => anyhow!("{action} stands still (speed=0): {other}"),
+        (None, None) => {
+            anyhow!("the rate of the {action} is not stated: paste /proc/mdstat, or {other}")
+        }
     }
+}
+
+/// What is known of a reshape; `least`: `sync_speed_min`.
+fn reshape(sync: &Sync, rate: Option<f64>, least: f64) -> anyhow::Error {
+    let place = sync.position.map(|place| format!(" at {:.1} %", place * 100.0));
+    let place = place.unwrap_or_default();
+    let known = match rate {
+        Some(rate) => format!("the reshape is{place}, {rate:.2} MB/s as md counts it"),
+        None => format!("the reshape is{place}, its rate unknown"),
+    };
+    let why = match rate {
+        Some(rate) if rate < least => format!(
+            "below sync_speed_min ({least:.2} MB/s) md does not hold it back: the members do \
+             (iostat -x), or a backup that mdadm has stopped to write"
+        ),
+        _ => "iostat -x shows whether a member is busy all of the time".to_string(),
+    };
+    anyhow!("{known}; there is no equation of what it should do: {why}")
 }
 
 /// What a document states of the array's state, and what was seen of the rest.

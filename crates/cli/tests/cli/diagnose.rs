@@ -560,6 +560,22 @@ fn what_mdadm_and_the_kernel_print_describes_an_array() {
     let words = format!("diagnose --array {mdstat} --facts {facts} --json");
     let json = raidlab(&words).code(1).record();
     assert_eq!((&json["cause"], &json["array"]["missing"]), (&json!("sync_speed_min"), &json!(1)));
+    let text = raidlab(&format!("diagnose --array {mdstat} --facts {facts}")).code(1).stdout;
+    assert!(text.contains("chunk 512 KiB; recovery 1.03 MB/s"), "{text}");
+    // What has no rate that can be judged is said.
+    for (progress, part) in [
+        ("reshape = 12.6% (3/29) speed=261K/sec", "the reshape is at 12.6 %, 0.27 MB/s as md"),
+        ("reshape = 12.6% (3/29) speed=261K/sec", "below sync_speed_min (1.02 MB/s) md does not"),
+        ("reshape = 12.6% (3/29) speed=9261K/sec", "whether a member is busy all of the time"),
+        ("recovery=DELAYED", "recovery waits (DELAYED) until another array"),
+        ("resync=PENDING", "begins with the first write"),
+    ] {
+        let other = dir.file("other.txt");
+        let (before, _) = MDSTAT.split_once("[==>").expect("progress");
+        std::fs::write(&other, format!("{before}{progress}\n")).expect("written");
+        let ran = raidlab(&format!("diagnose --array {other}")).code(2);
+        assert!(ran.stderr.contains(part), "{progress}: {}", ran.stderr);
+    }
     // As facts, whole or as their array.
     let json = raidlab(&format!("diagnose --facts {mdstat} --json")).record();
     assert_eq!(json["measured"]["workload"], "resync", "{json}");

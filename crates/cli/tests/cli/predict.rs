@@ -627,6 +627,15 @@ fn the_mix_may_be_a_job_file_or_a_running_system() {
     for part in ["[b] is left out: random blocks of 1024 KiB", "without influence here: thread"] {
         assert!(assumed.contains(part), "{assumed}");
     }
+    // Several streams that are written have no figure of one disk, unless it is stated.
+    let text = "[many]\nrw=write\nnumjobs=4\n[x]\nrw=randread\n";
+    std::fs::write(&job, text).expect("a file");
+    let advise = |more: &str| raidlab(&format!("advise --members hdd-2016*4 --job {job} {more}"));
+    let left_out = advise("").code(0).stdout.replace('\n', " ");
+    let words = "left out: [many]: no single-disk value for streams write; --measured";
+    assert!(left_out.contains(words), "{left_out}");
+    let stated = advise("--measured streams-write=90").code(0).stdout;
+    assert!(!stated.contains("left out: [many]"), "{stated}");
     std::fs::write(&job, "[a]\nrw=trim\n").expect("a file");
     for (words, part) in [
         (format!("--job {job}"), "mail.fio:2"),

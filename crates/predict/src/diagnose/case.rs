@@ -2,7 +2,7 @@
 //!
 //! Invariant: plain data; what is not known is `None`, never 0.
 
-use crate::law::{Access, Array, Machine, Single};
+use crate::law::{Access, Array, Machine, Single, Work};
 use serde::Serialize;
 
 use crate::diagnose::probe::ProbeFigures;
@@ -37,6 +37,21 @@ pub struct Case {
     pub probes: ProbeFigures,
 }
 
+impl Case {
+    /// Whether its background work is a rebuild, as far as that is known.
+    pub fn is_rebuild(&self) -> bool {
+        match &self.state.sync {
+            Some(sync) => sync.action == "recover",
+            None => self.access.work == Work::Resync && self.array.missing > 0,
+        }
+    }
+
+    /// What md counts for a sector of each member in the background.
+    pub fn counted_by_md(&self) -> f64 {
+        self.array.counted_by_md(self.is_rebuild())
+    }
+}
+
 /// State and settings that the law has no input for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
@@ -50,7 +65,7 @@ pub struct State {
     pub network_mb_per_s: Option<f64>,
     /// Links of members that run below what both ends can do.
     pub narrow_links: Vec<NarrowLink>,
-    /// `sync_speed_min`, MB/s of each member; `None`: md's own.
+    /// `sync_speed_min`, MB/s as md counts; `None`: md's own.
     pub sync_speed_min: Option<f64>,
     /// Limits of the control group of the workload.
     pub io_limits: Vec<IoLimit>,
@@ -129,10 +144,35 @@ pub struct NarrowLink {
 pub struct Sync {
     /// `resync`, `recover`, `check`, `repair`, `reshape`.
     pub action: String,
-    /// Its rate per member, MB/s; 0: it stands still.
+    /// Its rate per member, of a reshape as md counts it, MB/s; 0: it stands still.
     pub mb_per_s: Option<f64>,
     /// Where it is, of the members' length: 0 to 1.
     pub position: Option<f64>,
+    /// It is due, and has not begun: for this.
+    pub waits: Option<Wait>,
+}
+
+/// What background work waits for before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// `DELAYED`: another array on the same disks has work that runs.
+    OtherArray,
+    /// `PENDING`: the first write to an array that is `auto-read-only`.
+    FirstWrite,
+}
+
+impl Sync {
+    /// Work of an array at a rate as md counts it; that of a reshape stays so.
+    pub fn of_md(action: &str, counted_mb: Option<f64>, position: Option<f64>, of: &Array) -> Sync {
+        let is_of_members = !["resync", "check", "repair"].contains(&action);
+        let mb_per_s = counted_mb.map(|rate| rate / of.counted_by_md(is_of_members));
+        Sync { action: action.to_string(), mb_per_s, position, waits: None }
+    }
+
+    /// The action in md's words of /proc/mdstat: `recovery`.
+    pub fn word(&self) -> &str {
+        if self.action == "recover" { "recovery" } else { &self.action }
+    }
 }
 
 /// What was counted during the measurement, per second of it.

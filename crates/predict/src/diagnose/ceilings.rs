@@ -200,8 +200,9 @@ impl Ceilings<'_> {
     fn of_the_law(&self, lines: &mut Vec<Line>) {
         let Ok(law) = expected(self.case, self.known, self.constants) else {
             // md's limit is one whatever the members do.
-            let rate = self.known.machine.sync_speed_max;
-            if matches!(self.work(), Work::Resync | Work::Check) && rate < NO_LIMIT {
+            let limit = self.known.machine.sync_speed_max;
+            let rate = limit / self.case.array.counted_by_md(false);
+            if matches!(self.work(), Work::Resync | Work::Check) && limit < NO_LIMIT {
                 lines.push(Line { cause: Cause::SyncSpeed, rate, why: SYNC_SPEED.into() });
             }
             return;

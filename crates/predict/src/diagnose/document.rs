@@ -388,7 +388,7 @@ fn state_of(facts: &Object<'_>) -> Result<State> {
     let action = facts.text("sync_action")?.filter(|action| action != "idle" && action != "none");
     let mb_per_s = facts.number("sync_mb_per_s")?;
     Ok(State {
-        sync: action.map(|action| Sync { action, mb_per_s, position: None }),
+        sync: action.map(|action| Sync { action, mb_per_s, ..Sync::default() }),
         bitmap: facts
             .map
             .get("bitmap")

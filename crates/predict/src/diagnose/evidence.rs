@@ -35,6 +35,10 @@ const MORE_WRITES: f64 = 1.2;
 const UNEVEN: f64 = 1.6;
 /// The longest wait of the median.
 const WAITS: f64 = 2.0;
+/// The longer wait of two members that get the same writes: of two there is no median.
+const WAITS_OF_TWO: f64 = 4.0;
+/// Members whose writes differ by no more than this share get the same ones.
+const ALIKE: f64 = 0.2;
 /// An array that has a request in flight for less of the time does what is requested.
 const LOADED: f64 = 0.9;
 /// Where less than this share of the figure was counted, it was not measured in the sample.
@@ -44,7 +48,7 @@ const IDLE: f64 = 0.7;
 /// Requests of background work that are not merged, KiB.
 const UNMERGED_KIB: f64 = 8.0;
 /// md's own `sync_speed_min`, 1000 KiB/s, in MB/s.
-const SYNC_SPEED_MIN: f64 = 1.024;
+pub const SYNC_SPEED_MIN: f64 = 1.024;
 /// Background work of no more than this, of `sync_speed_min`, is held at it.
 const AT_THE_MINIMUM: f64 = 1.3;
 /// The same where it is not held back all the time, or its minimum is not stated.
@@ -175,11 +179,13 @@ fn background(case: &Case) -> Option<Sign> {
     let active = ["resync", "recover", "check", "repair", "reshape"];
     if let Some(sync) = &case.state.sync
         && active.contains(&&*sync.action)
+        && sync.waits.is_none()
     {
-        let rate = sync.mb_per_s.map(|rate| format!(" at {rate:.0} MB/s of each member"));
+        let of = if sync.action == "reshape" { "" } else { " of each member" };
+        let rate = sync.mb_per_s.map(|rate| format!(" at {rate:.0} MB/s{of}"));
         return sign(
             Cause::Background,
-            format!("{} runs{}", sync.action, rate.unwrap_or_default()),
+            format!("{} runs{}", sync.word(), rate.unwrap_or_default()),
         );
     }
     let sample = case.sample.as_ref()?;
@@ -228,15 +234,15 @@ fn held_at_the_minimum(case: &Case, known: &Known) -> Option<Sign> {
     if !is_background_work(case.access.work) || case.ours && stated.is_none() {
         return None;
     }
-    let least = stated.unwrap_or(SYNC_SPEED_MIN);
+    let least = stated.unwrap_or(SYNC_SPEED_MIN) / case.counted_by_md();
     // Nothing is held below it, and what is at the maximum is not held back.
-    let most = known.machine.sync_speed_max * (1.0 - NEAR);
+    let most = known.machine.sync_speed_max / case.array.counted_by_md(false) * (1.0 - NEAR);
     if rate < least / AT_THE_MINIMUM || rate >= most {
         return None;
     }
     let is_at_it = rate <= AT_THE_MINIMUM * least;
     let minimum = format!(
-        "{rate:.1} MB/s of each member; the minimum is {least:.1}{}",
+        "{rate:.2} MB/s of each member; the minimum is {least:.2}{}",
         if stated.is_some() { "" } else { " unless it was changed" }
     );
     let Some(sample) = &case.sample else {
@@ -488,9 +494,13 @@ fn unbalanced(case: &Case) -> Option<Sign> {
 fn slow_member(case: &Case) -> Option<Sign> {
     let sample = case.sample.as_ref()?;
     let waits: Option<Vec<f64>> = sample.members.iter().map(|one| one.traffic.wait_ms()).collect();
-    let waits = waits.filter(|waits| waits.len() >= 3)?;
-    let usual = typical(&waits)?;
-    let slow: Vec<usize> = (0..waits.len()).filter(|at| waits[*at] >= WAITS * usual).collect();
+    let waits = waits?;
+    let (usual, times) = match waits[..] {
+        [first, second] if write_alike(&sample.members) => (first.min(second), WAITS_OF_TWO),
+        [_, _, _, ..] => (typical(&waits)?, WAITS),
+        _ => return None,
+    };
+    let slow: Vec<usize> = (0..waits.len()).filter(|at| waits[*at] >= times * usual).collect();
     let [only] = slow[..] else { return None };
     // Equal alone: it waits for something else.
     let alone = &case.probes.alone_mb_per_s;
@@ -504,10 +514,20 @@ fn slow_member(case: &Case) -> Option<Sign> {
         return None;
     }
     let words = format!(
-        "a request to {} takes {:.1} ms, to the others {usual:.1} ms",
-        sample.members[only].name, waits[only]
+        "a request to {} takes {:.1} ms, to the other{} {usual:.1} ms",
+        sample.members[only].name,
+        waits[only],
+        if waits.len() == 2 { "" } else { "s" }
     );
     sign(Cause::SlowMember, words)
+}
+
+/// Whether members mostly write, and each as often: copies of the same.
+fn write_alike(members: &[MemberSample]) -> bool {
+    let writes = || members.iter().map(|one| one.traffic.writes);
+    let (least, most) = (writes().fold(f64::INFINITY, f64::min), writes().fold(0.0, f64::max));
+    let mostly = members.iter().all(|one| one.traffic.reads <= ALIKE * one.traffic.writes);
+    mostly && least > 0.0 && most - least <= ALIKE * most
 }
 
 /// A member that is slower alone, and that the others wait for.
@@ -588,7 +608,9 @@ fn idle_members(case: &Case, known: &Known) -> Option<Sign> {
     let loaded = not_loaded(case).is_none() && !is_background_work(case.access.work);
     let sample = sample_of_the_figure(case).filter(|_| loaded)?;
     let mean = mean_busy(sample)?;
-    if mean > IDLE {
+    // One that is busy all the time is what the others wait for.
+    let most = sample.members.iter().filter_map(|one| one.traffic.busy).fold(0.0, f64::max);
+    if mean > IDLE || most >= LOADED {
         return None;
     }
     let queue = sample.array.queue.or(known.depth)?;

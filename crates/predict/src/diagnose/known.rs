@@ -147,6 +147,10 @@ impl Known {
                 machine.sync_speed_max = NO_LIMIT;
             }
         }
+        // The law's array misses no member, so that it has a resync or a check.
+        if case.is_rebuild() {
+            machine.sync_speed_max *= case.array.counted_by_md(false);
+        }
         // What many streams do at the most.
         for (streams, one) in [(Work::StreamsRead, Work::Read), (Work::StreamsWrite, Work::Write)] {
             single.offer(streams, single.get(one).map_or(0.0, |one| one.rate), Source::Assumed);

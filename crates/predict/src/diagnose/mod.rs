@@ -25,7 +25,7 @@ mod probe;
 
 pub use case::{
     Case, CpuSample, IoLimit, Layer, MemberSample, NarrowLink, Network, Sample, State, Sync,
-    Thread, Traffic,
+    Thread, Traffic, Wait,
 };
 pub use cause::Cause;
 pub use ceilings::Line;
@@ -34,5 +34,5 @@ pub use document::{
     Document, DocumentError, Measured, NETWORK_PAYLOAD, access_of, calibration_of, rate_of,
     write_back,
 };
-pub use evidence::Sign;
+pub use evidence::{SYNC_SPEED_MIN, Sign};
 pub use probe::{Probe, ProbeFigures, RandomRates, Transfer, run};

@@ -90,6 +90,16 @@ impl Array {
         }
     }
 
+    /// What md counts for a sector of each member in the background, in rates and in limits: a
+    /// resync or a check of RAID 10 passes the sectors of the array (`resync_max_sectors`), with
+    /// all copies; a rebuild those of its member, as does all work of the other levels.
+    pub fn counted_by_md(&self, is_rebuild: bool) -> f64 {
+        match self.level {
+            Level::Raid10 if !is_rebuild => self.data_members(),
+            _ => 1.0,
+        }
+    }
+
     /// Whether md permits so few members.
     pub fn has_enough_members(&self) -> bool {
         let least = match self.level {

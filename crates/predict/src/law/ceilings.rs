@@ -306,7 +306,11 @@ impl Law<'_> {
     fn degraded(&self) -> Result<Prediction, WhyNot> {
         let array = Array { missing: 0, ..*self.array };
         // md clears no bit that a missing member needs: all of them are set soon.
-        let machine = Machine { bitmap: None, ..self.machine.clone() };
+        let mut machine = Machine { bitmap: None, ..self.machine.clone() };
+        // What brings a missing member back is a rebuild.
+        if self.access.work == Work::Resync {
+            machine.sync_speed_max *= array.counted_by_md(false);
+        }
         let healthy = Law { array: &array, machine: &machine, ..*self }.predict()?;
         let gain = self.machine.media.rotates().then(|| self.queue_gain());
         let left = degraded::left(self.array, self.access, healthy.value, self.single, gain);
@@ -766,7 +770,7 @@ impl Law<'_> {
         if plugged {
             all.add(Ceiling::PlugLimit, self.constant(Symbol::Rp) * one);
         }
-        let limit = self.machine.sync_speed_max;
+        let limit = self.machine.sync_speed_max / self.array.counted_by_md(false);
         self.add_buses(&mut all, 1.0);
         // A limit that is set costs nothing below it.
         let value = all.with_soft_minimum().value.min(limit);

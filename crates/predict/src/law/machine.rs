@@ -80,7 +80,7 @@ pub struct Machine {
     pub bitmap_chunk_kib: f64,
     /// What the array has of a member, bytes; `None`: unknown, taken as 1 TB.
     pub member_bytes: Option<f64>,
-    /// `sync_speed_max`, MB/s of each member.
+    /// `sync_speed_max`, MB/s as md counts ([`Array::counted_by_md`](super::Array::counted_by_md)).
     pub sync_speed_max: f64,
 }
 

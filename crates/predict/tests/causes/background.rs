@@ -33,13 +33,33 @@ fn the_limit_of_md_is_known_without_a_figure_of_one_disk() {
 }
 
 #[test]
+fn the_limit_of_a_raid_10_is_that_of_the_array_unless_it_is_rebuilt() {
+    let fitted = Fitted::built_in();
+    let of = |action: &str, mb_per_s| {
+        let mut case = checking(mb_per_s);
+        case.access.work = if action == "check" { Work::Check } else { Work::Resync };
+        case.array = Array::new(Level::Raid10, 8, 512.0);
+        case.machine.media = Media::Flash;
+        case.single.offer(Work::Read, 6500.0, Source::Sheet);
+        case.single.offer(Work::Write, 6500.0, Source::Sheet);
+        case.state.sync = Some(Sync { action: action.into(), ..Sync::default() });
+        diagnose(&case, &fitted).cause()
+    };
+    for action in ["resync", "check"] {
+        assert_eq!(of(action, 51.2), Some(Cause::SyncSpeed), "{action}");
+    }
+    assert_eq!(of("recover", 204.8), Some(Cause::SyncSpeed));
+    assert_ne!(of("recover", 51.2), Some(Cause::SyncSpeed));
+}
+
+#[test]
 fn inner_tracks_are_slower() {
     let fitted = Fitted::built_in();
     let mut case = checking(105.0);
     case.single.offer(Work::Read, 200.0, Source::Sheet);
     assert_eq!(diagnose(&case, &fitted).verdict, Verdict::Unexplained);
     let (mb_per_s, position) = (Some(105.0), Some(0.961));
-    case.state.sync = Some(Sync { action: "check".into(), mb_per_s, position });
+    case.state.sync = Some(Sync { action: "check".into(), mb_per_s, position, waits: None });
     let found = diagnose(&case, &fitted);
     assert!(matches!(found.verdict, Verdict::Members | Verdict::AsExpected), "{found:#?}");
     // Flash has no inner tracks.

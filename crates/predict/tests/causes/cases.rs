@@ -76,7 +76,7 @@ pub fn reading() -> Case {
 
 /// Background work, of which it is not known where it is.
 pub fn sync(action: &str, mb_per_s: Option<f64>) -> Sync {
-    Sync { action: action.into(), mb_per_s, position: None }
+    Sync { action: action.into(), mb_per_s, ..Sync::default() }
 }
 
 /// The same array, written in order.

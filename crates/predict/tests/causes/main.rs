@@ -12,7 +12,7 @@ use raidlab_predict::diagnose::{
     Verdict, diagnose,
 };
 use raidlab_predict::fitted::Fitted;
-use raidlab_predict::law::{Access, Array, Kernel, Media, Single, Work, WriteBack};
+use raidlab_predict::law::{Access, Array, Kernel, Media, Single, Source, Work, WriteBack};
 
 use cases::{busy, reading, scaled, seeking, sick, sync, threads, writing};
 
@@ -700,4 +700,41 @@ fn commits_that_the_workload_waits_for_are_no_want_of_requests() {
     // A commit every five seconds is no load.
     flushes(&mut case, None, 0.4);
     assert_eq!(diagnose(&case, &fitted).verdict, Verdict::NotLoaded);
+}
+
+/// Writes of a mirror of two, of which the second is busy for nearly all of the time.
+fn a_slow_half(queue: f64, single: Option<f64>) -> Case {
+    let mut case = reading();
+    case.array = Array::new(Level::Raid1, 2, 512.0);
+    case.access = Access::new(Work::RandomWrite, WriteBack::Raw);
+    (case.measured, case.depth_is_unknown) = (29.3, true);
+    (case.probes, case.single) = (ProbeFigures::default(), Single::default());
+    if let Some(rate) = single {
+        case.single.offer(Work::RandomWrite, rate, Source::Measured);
+    }
+    let sample = case.sample.as_mut().expect("a sample");
+    (sample.cpu, sample.members) = (None, sample.members[..2].to_vec());
+    sample.array = Traffic { writes: 29.3, write_mb: 0.16, ..Traffic::default() };
+    for (member, busy, queue) in [(0, 0.07, 0.09), (1, 0.93, queue)] {
+        let (busy, queue) = (Some(busy), Some(queue));
+        let (writes, write_mb) = (38.7, 0.17);
+        sample.members[member].traffic =
+            Traffic { writes, write_mb, busy, queue, ..Traffic::default() };
+    }
+    case
+}
+
+#[test]
+fn the_slow_half_of_a_mirror_is_named_and_not_the_queue() {
+    let fitted = Fitted::built_in();
+    for single in [None, Some(300.0), Some(20_000.0)] {
+        let found = diagnose(&a_slow_half(1.08, single), &fitted);
+        assert_eq!(found.cause(), Some(Cause::SlowMember), "{found:#?}");
+        assert_eq!(found.because, ["a request to sd1 takes 27.9 ms, to the other 2.3 ms"]);
+    }
+    // Of the same service, nothing is slow; nor are requests few where a member is always busy.
+    let mut case = a_slow_half(0.2, Some(300.0));
+    case.sample.as_mut().expect("a sample").array.queue = Some(2.0);
+    let found = diagnose(&case, &fitted);
+    assert!(found.signs.is_empty(), "{found:#?}");
 }

@@ -220,6 +220,9 @@ pub enum JobProblem {
     /// A word of a command line is no option.
     #[error("'{0}' is no option; a job file is named itself")]
     NotAnOption(String),
+    /// An option that stands on a line of its own, away from a command line.
+    #[error("'{0}' is of no command line; join it to the line that it continues")]
+    LeftOver(String),
     /// The load would be another one without the option.
     #[error("{option}: not carried out here: {why}")]
     NotCarriedOut {

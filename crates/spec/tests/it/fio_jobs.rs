@@ -75,7 +75,7 @@ fn posted_jobs_are_taken_as_fio_takes_them() {
         ("oltp.fio", "randrw75 8192 q16 x8 direct"),
         ("raid0-kb-base.fio", "read 262144 q16 x1 direct"),
         ("raid1-write.fio", "randrw70 4096 q64 x400 direct"),
-        ("sync-wal.fio", "write 2560 q1 x1 synced"),
+        ("sync-wal.fio", "write 2300 q1 x1 synced"),
         ("tiotest-like.fio", "randrw50 4096 q1 x1"),
         ("two-disks.fio", "read 1048576 q32 x1 direct"),
         ("command-line.txt", "randwrite 4096 q32 x16 direct"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use predict::advise::{Assumptions, Count, Needs, NoAdvice, Question, Ranges, Share, advise};
 use predict::disks::{Disk, FailureRate, failure_rate};
-use predict::law::{Constants, Single, Work};
+use predict::law::{Constants, Single, WhyNot, Work};
 use spec::program::tools::{is_fio_command_line, resolved_fio_job};
 
 use super::{AdviseArguments, iostat, mix};
@@ -59,6 +59,7 @@ impl Asked {
         let assumptions = assumptions(arguments, &described, &failures);
         let ranges = ranges(arguments, &assumptions, &failures);
         let is_usual = arguments.mix.is_empty() && of_jobs.is_none() && load.is_none();
+        let sections = of_jobs.as_ref().map(|found| found.sections.clone());
         let mix = match (of_jobs, load) {
             (Some(found), _) => {
                 described.assumed.extend(found.notes);
@@ -92,8 +93,8 @@ impl Asked {
             failures,
             ranges,
         };
-        if is_usual {
-            asked.leave_out_what_is_outside()?;
+        if is_usual || sections.is_some() {
+            asked.leave_out_what_is_outside(sections.as_deref())?;
         }
         let Asked { mix, described, .. } = &mut asked;
         let is_random = |share: &Share| matches!(share.work, Work::RandomRead | Work::RandomWrite);
@@ -106,8 +107,9 @@ impl Asked {
         Ok(asked)
     }
 
-    /// Of the usual mix, workloads for which no array has a figure are left out, and named.
-    fn leave_out_what_is_outside(&mut self) -> Result<()> {
+    /// Of the usual mix, or of the sections of a job, workloads for which no array has a figure are
+    /// left out, and named.
+    fn leave_out_what_is_outside(&mut self, sections: Option<&[(Work, String)]>) -> Result<()> {
         let constants = Constants::built_in();
         let mut reasons = Vec::new();
         for share in std::mem::take(&mut self.mix) {
@@ -119,12 +121,21 @@ impl Asked {
             }
         }
         if self.mix.is_empty() {
-            let first = reasons.first().map_or(String::new(), |(_, why)| format!(": {why}"));
-            bail!("no advice: every workload of the usual mix is outside the law{first}");
+            let why = |(_, why): &(Work, WhyNot)| format!(": {why}{}", remedy(*why));
+            let first = reasons.first().map_or(String::new(), why);
+            let of = if sections.is_some() { "the job" } else { "the usual mix" };
+            bail!("no advice: every workload of {of} is outside the law{first}");
         }
         for (work, why) in reasons {
-            let name = work.option_name();
-            self.described.assumed.push(format!("the mix has no {name}, which is outside: {why}"));
+            let of = |sections: &[(Work, String)]| {
+                sections.iter().find(|(of, _)| *of == work).map(|(_, names)| names.clone())
+            };
+            self.described.assumed.push(match sections.and_then(of) {
+                Some(names) => format!("left out: {names}: {why}{}", remedy(why)),
+                None => {
+                    format!("the mix has no {}, which is outside: {why}", work.option_name())
+                }
+            });
         }
         Ok(())
     }
@@ -160,6 +171,14 @@ impl Asked {
         let depth = Some(each as u32);
         let machine = MachineArguments { depth, ..self.machine.clone() };
         machine.described().ok().map(|described| described.question.single)
+    }
+}
+
+/// The option that gives a figure of one disk that is lacking.
+fn remedy(why: WhyNot) -> String {
+    match why {
+        WhyNot::NoSingle(work) => format!("; --measured {}=RATE states it", work.option_name()),
+        _ => String::new(),
     }
 }
 

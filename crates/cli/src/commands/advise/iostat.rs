@@ -130,20 +130,38 @@ fn chosen<'a>(
     counted: &[Reported],
     device: Option<&'a str>,
 ) -> Result<&'a str> {
-    let all = || names.iter().copied().collect::<Vec<_>>().join(", ");
     if let Some(device) = device {
         let device = device.strip_prefix("/dev/").unwrap_or(device);
+        let all = || names.iter().copied().collect::<Vec<_>>().join(", ");
         let found = names.get(device).copied();
         return found.ok_or_else(|| anyhow!("it has no device {device}, but {}", all()));
     }
-    let arrays: Vec<&str> = names.iter().copied().filter(|name| name.starts_with("md")).collect();
+    let arrays: Vec<&str> = names.iter().copied().filter(|name| is_array(name)).collect();
     let moves = |name: &&str| (0..2).any(|of| Mean::of(&[*name], counted, of).bytes > 0.0);
     let busy: Vec<&str> = arrays.iter().copied().filter(moves).collect();
-    match (&arrays[..], &busy[..], names.len()) {
-        ([one], ..) | (_, [one], _) => Ok(one),
-        (.., 1) => Ok(names.first().expect("there is one")),
-        _ => bail!("it has {}: name one, as in FILE:{}", all(), names.first().expect("some")),
+    let likely = |name: &&str| moves(name) && !is_no_storage(name) && !is_part(name, names);
+    let mut candidates: Vec<&str> = names.iter().copied().filter(likely).collect();
+    if !candidates.iter().any(|name| is_array(name) || is_disk(name)) {
+        candidates = names.iter().copied().collect();
     }
+    match (&arrays[..], &busy[..], &candidates[..]) {
+        ([one], ..) | (_, [one], _) | (_, _, [one]) => Ok(one),
+        _ => {
+            let first = busy.first().or(candidates.first()).expect("a table has a row");
+            bail!("it has {}: name one, as in FILE:{first}", candidates.join(", "))
+        }
+    }
+}
+
+fn is_array(name: &str) -> bool {
+    name.starts_with("md")
+}
+
+/// Whether a name is of a file, of swap in memory or of a drive for media.
+fn is_no_storage(name: &str) -> bool {
+    let kinds = ["loop", "sr", "fd", "zram"];
+    let numbers = kinds.iter().filter_map(|kind| name.strip_prefix(kind));
+    numbers.into_iter().any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Whether a name is that of a disk or a part of one, rather than of an array or a volume.
@@ -163,16 +181,20 @@ fn is_disk(name: &str) -> bool {
         || behind(&NUMBERED).is_some_and(|rest| rest.starts_with(|of: char| of.is_ascii_digit()))
 }
 
+/// Whether a device is a part of another one.
+fn is_part(name: &str, names: &BTreeSet<&str>) -> bool {
+    names.iter().any(|whole| {
+        // `sda1`, and where the name ends with a digit, `nvme0n1p1`.
+        let sign = if whole.ends_with(|end: char| end.is_ascii_digit()) { "p" } else { "" };
+        let number = name.strip_prefix(*whole).and_then(|rest| rest.strip_prefix(sign));
+        let number = number.filter(|number| !number.is_empty());
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
 /// The disks, without their parts where the whole is there.
 fn disks<'a>(names: &BTreeSet<&'a str>) -> Vec<&'a str> {
-    let is_part = |name: &str| {
-        names.iter().any(|whole| {
-            let rest = name.strip_prefix(*whole).filter(|rest| !rest.is_empty());
-            let number = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));
-            number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-        })
-    };
-    names.iter().copied().filter(|name| is_disk(name) && !is_part(name)).collect()
+    names.iter().copied().filter(|name| is_disk(name) && !is_part(name, names)).collect()
 }
 
 /// Of a request that was merged or is larger than the law's small ones, the share of requests that
@@ -340,12 +362,13 @@ struct Word<'a> {
 
 /// The reports of tables, word by word: where lines end does not count.
 fn of_tables(text: &str) -> Result<Vec<Reported>> {
-    let lines = text.lines().map(predict::pasted::unquoted);
+    let lines = text.lines().map(spec::mail::unquoted);
     let words: Vec<Word<'_>> = lines
         .flat_map(|line| {
-            let words = line.split_whitespace().count();
-            let all = line.split_whitespace().enumerate();
-            all.map(move |(place, text)| Word { text, place, words })
+            let all: Vec<&str> = line.split_whitespace().collect();
+            let row = &all[stamp(&all)..];
+            let of = row.iter().enumerate();
+            of.map(|(place, text)| Word { text, place, words: row.len() }).collect::<Vec<_>>()
         })
         .collect();
     let mut reports: Vec<Reported> = Vec::new();
@@ -381,6 +404,18 @@ fn of_tables(text: &str) -> Result<Vec<Reported>> {
         }
     }
     if has_requests { Ok(reports) } else { bail!("{NO_TABLE}") }
+}
+
+/// Words of a line up to a time that another program has put before it, as in
+/// `Nov 26 11:16:20 sda 8.40 ...`. Those of iostat itself have lines of their own.
+fn stamp(line: &[&str]) -> usize {
+    let is_time = |word: &&str| {
+        let word = word.trim_matches(['[', ']']);
+        let is_of_one = |c: char| c.is_ascii_digit() || "-:./+TZ".contains(c);
+        word.contains(':') && word.chars().all(is_of_one) && !word.starts_with(':')
+    };
+    let words = line.iter().take(4).position(is_time).map_or(0, |time| time + 1);
+    if line.len() > words + 2 { words } else { 0 }
 }
 
 fn is_head(word: &str) -> bool {
@@ -639,5 +674,31 @@ md0 300 75 1200 300 0 0
         let cut = format!("{TAR}sdx 1 2 3\n\nmd1 1\n");
         let cut = load(&cut, None).expect_err("cut").to_string();
         assert!(cut.starts_with("sdx: 3 of 11 figures: a part of its line"), "{cut}");
+    }
+    #[test]
+    fn a_time_before_each_row_is_none_of_its_figures() {
+        let plain = load(TWO_REPORTS, None).expect("an array");
+        for stamp in ["11:16:20 ", "Nov 26 11:16:20 ", "2026-11-26T11:16:20+0100 ", "[11:16:20] "] {
+            let rows = |line: &str| match line.starts_with(['m', 's']) {
+                true => format!("{stamp}{line}\n"),
+                false => format!("          {line}\n"),
+            };
+            let text: String = TWO_REPORTS.lines().map(rows).collect();
+            assert_eq!(load(&text, None).expect(stamp), plain, "{stamp}");
+        }
+    }
+
+    #[test]
+    fn the_only_disk_that_does_anything_is_meant() {
+        let head = "Device r/s w/s rkB/s wkB/s\n";
+        let others = "loop0 9 0 90 0\nsda1 9 9 90 90\nsdb 0 0 0 0\nsr0 1 0 1 0\n";
+        let found = load(&format!("{head}sda 90 9 900 90\n{others}"), None).expect("sda");
+        assert_eq!(found.flows[0].per_second, 90.0);
+        let two =
+            format!("{head}sda 90 9 900 90\n{others}sdc 9 9 9 9\nmd1 0 0 0 0\nmd12 0 0 0 0\n");
+        let two = load(&two, None).expect_err("two").to_string();
+        assert_eq!(two, "it has sda, sdc: name one, as in FILE:sda");
+        let loops = load(&format!("{head}loop0 9 0 90 0\n"), None).expect("all there is");
+        assert_eq!(loops.flows[0].per_second, 9.0);
     }
 }

@@ -21,6 +21,8 @@ pub struct OfJobs {
     pub jobs: u32,
     /// What is not as in fio, and sections without an equation.
     pub notes: Vec<String>,
+    /// The sections of each workload: `[a], [b]`.
+    pub sections: Vec<(Work, String)>,
 }
 
 /// The mix of the text of a job file or a command line; its name is for messages. Sections without
@@ -57,7 +59,15 @@ pub fn of_jobs(name: &str, text: &str) -> Result<OfJobs> {
     }
     let most = counted.iter().map(|job| job.jobs).max().unwrap_or(1);
     let jobs = random.map_or(most, |job| job.jobs);
-    Ok(OfJobs { mix, depth: random.map(|job| job.depth), jobs, notes })
+    let of = |share: &Share| {
+        let is_of = |job: &&&JobAccess| {
+            works(job).is_ok_and(|works| works.iter().any(|one| one.work == share.work))
+        };
+        let names = counted.iter().filter(is_of).map(|job| format!("[{}]", job.name));
+        (share.work, names.collect::<Vec<_>>().join(", "))
+    };
+    let sections = mix.iter().map(of).collect();
+    Ok(OfJobs { mix, depth: random.map(|job| job.depth), jobs, notes, sections })
 }
 
 /// The workloads of a section, which together weigh 1.
@@ -183,6 +193,18 @@ mod tests {
 
     fn jobs(text: &str) -> Result<OfJobs> {
         of_jobs("x.fio", text)
+    }
+
+    #[test]
+    fn each_workload_has_the_names_of_its_sections() {
+        let found = jobs("[a]\nrw=write\nnumjobs=2\n[b]\nrw=rw\nnumjobs=2\n[c]\nrw=randread\n");
+        let sections = found.expect("a mix").sections;
+        let name = |work: Work| {
+            let of = sections.iter().find(|(one, _)| *one == work);
+            of.map(|(_, names)| names.as_str())
+        };
+        assert_eq!(name(Work::StreamsWrite), Some("[a], [b]"));
+        assert_eq!((name(Work::StreamsRead), name(Work::RandomRead)), (Some("[b]"), Some("[c]")));
     }
 
     #[test]

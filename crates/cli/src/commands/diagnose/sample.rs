@@ -151,7 +151,8 @@ pub fn measured(
 ) -> Result<Measured> {
     let array = sample.array;
     let most = sample.members.iter().map(|one| one.traffic.mb()).fold(0.0, f64::max);
-    let background = match sync.map(|sync| &*sync.action) {
+    let running = sync.filter(|sync| sync.waits.is_none());
+    let background = match running.map(|sync| &*sync.action) {
         Some("check" | "repair") => Some(Work::Check.name()),
         Some("resync" | "recover") => Some(Work::Resync.name()),
         _ => None,

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use predict::diagnose::{Case, Cause, Diagnosis, Verdict};
+use predict::diagnose::{Case, Cause, Diagnosis, Sync, Verdict};
+use predict::law::Work;
 use serde_json::{Value, json};
 use spec::shown::{Shown as Escaped, counted};
 use spec::units::digits;
@@ -40,9 +41,16 @@ impl Shown<'_> {
             "{name}: {}, {}{missing}{chunk}; {} {}",
             level_name(array),
             counted(array.members as usize, "member"),
-            self.case.access.work.name(),
+            self.work(),
             self.rate(self.case.measured)
         )
+    }
+
+    /// The workload; of background work md's word, as `recovery`.
+    fn work(&self) -> &str {
+        let is_background = matches!(self.case.access.work, Work::Resync | Work::Check);
+        let sync = self.case.state.sync.as_ref().filter(|_| is_background);
+        sync.map_or(self.case.access.work.name(), Sync::word)
     }
 
     fn verdict(&self) -> String {

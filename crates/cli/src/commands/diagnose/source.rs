@@ -13,7 +13,7 @@ use bench::metrics::{ArrayState, Roots, described, drives, metadata, whole_disk}
 use host::Location;
 use md::assemble::{MemberState, Options};
 use md::{Layout, Level};
-use predict::diagnose::{Document, IoLimit, Layer, NarrowLink, State, Sync};
+use predict::diagnose::{Document, IoLimit, Layer, NarrowLink, State, Sync, Wait};
 use predict::law::{Array, Copies, Kernel, Machine, Media, SYNC_SPEED_MAX};
 
 use crate::commands::served;
@@ -162,28 +162,31 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         Some(kib * 1024.0 / 1e6)
     };
     // Sectors: `7509037056 / 7813774848`.
-    let position = line(block.join("md/sync_completed")).and_then(|text| {
+    let completed = line(block.join("md/sync_completed"));
+    let waits = (completed.as_deref() == Some("delayed")).then_some(Wait::OtherArray);
+    let position = completed.and_then(|text| {
         let (done, all) = text.split_once('/')?;
         let (done, all): (f64, f64) = (done.trim().parse().ok()?, all.trim().parse().ok()?);
         Some(done / all).filter(|share| (0.0..=1.0).contains(share))
     });
     let kernel = line(roots.proc.join("sys/kernel/osrelease"));
+    let array = Array {
+        level,
+        copies: copies(level, state.layout.unwrap_or(NEAR_2))
+            .map_err(|problem| anyhow!("{name}: {problem}"))?,
+        members,
+        chunk_kib: state
+            .chunk_bytes
+            .filter(|bytes| *bytes > 0)
+            .map_or(64.0, |bytes| bytes as f64 / 1024.0),
+        missing: state.degraded.unwrap_or(0),
+    };
     Ok(Target {
         name: name.clone(),
         md: Some(name.clone()),
         ours: false,
         is_served: false,
-        array: Some(Array {
-            level,
-            copies: copies(level, state.layout.unwrap_or(NEAR_2))
-                .map_err(|problem| anyhow!("{name}: {problem}"))?,
-            members,
-            chunk_kib: state
-                .chunk_bytes
-                .filter(|bytes| *bytes > 0)
-                .map_or(64.0, |bytes| bytes as f64 / 1024.0),
-            missing: state.degraded.unwrap_or(0),
-        }),
+        array: Some(array),
         paths: slots.iter().map(|member| format!("/dev/{member}").into()).collect(),
         notes: Vec::new(),
         kernel: kernel.and_then(|text| Kernel::parse(&text)),
@@ -197,9 +200,9 @@ fn of_md(state: &ArrayState, roots: &Roots) -> Result<Target> {
         group_threads: number(block.join("md/group_thread_cnt")),
         sync_speed_max: speed("sync_speed_max"),
         state: State {
-            sync: action
-                .filter(|action| action != "idle" && action != "frozen")
-                .map(|action| Sync { action, mb_per_s: speed("sync_speed"), position }),
+            sync: action.filter(|action| action != "idle" && action != "frozen").map(|action| {
+                Sync { waits, ..Sync::of_md(&action, speed("sync_speed"), position, &array) }
+            }),
             bitmap: bitmap.map(|location| location != "none"),
             write_cache: (!caches.is_empty())
                 .then(|| caches.iter().all(|cache| *cache != "write through")),
@@ -393,26 +396,25 @@ fn of_server(status: &export::control::api::Status) -> Result<Target> {
     let mb_per_s = |kib: u64| kib as f64 * 1024.0 / 1e6;
     let pace = status.pace.as_ref();
     let running = status.sync.as_ref().filter(|sync| sync.state == "running");
+    let array = Array {
+        level,
+        copies,
+        members: u32::from(status.raid_devices),
+        chunk_kib: status.chunk_kib.map_or(64.0, |kib| kib as f64),
+        missing: u32::from(status.degraded),
+    };
     Ok(Target {
         name: status.name.clone(),
         ours: true,
         is_served: true,
         rotational: rotational(&paths),
-        array: Some(Array {
-            level,
-            copies,
-            members: u32::from(status.raid_devices),
-            chunk_kib: status.chunk_kib.map_or(64.0, |kib| kib as f64),
-            missing: u32::from(status.degraded),
-        }),
+        array: Some(array),
         paths,
         sync_speed_max: pace.and_then(|pace| pace.speed_limit_max_kib_s).map(mb_per_s),
         state: State {
             sync_speed_min: pace.map(|pace| mb_per_s(pace.speed_limit_min_kib_s)),
-            sync: running.map(|sync| Sync {
-                action: sync.action.clone(),
-                mb_per_s: sync.speed_kib_s.map(mb_per_s),
-                position: None,
+            sync: running.map(|sync| {
+                Sync::of_md(&sync.action, sync.speed_kib_s.map(mb_per_s), None, &array)
             }),
             bitmap: Some(status.bitmap_bits_set.is_some()),
             ..State::default()

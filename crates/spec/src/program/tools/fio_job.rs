@@ -19,7 +19,7 @@ pub struct JobAccess {
     pub random: bool,
     /// Share of its requests that read, percent.
     pub read_percent: u32,
-    /// Block, bytes; of blocks of several sizes the mean.
+    /// Block as it is given, bytes; of blocks of several sizes the mean.
     pub block_bytes: u64,
     /// Requests in flight of each job; synchronous engines have 1.
     pub depth: u32,
@@ -45,7 +45,7 @@ pub fn accesses(path: &str, text: &str) -> Result<(Vec<JobAccess>, Vec<String>),
             Rw::Mixed | Rw::RandMixed => job.read_percent,
             _ => 100,
         },
-        block_bytes: job.mean_block(),
+        block_bytes: job.mean_of(&job.given_sizes),
         depth: job.depth_in_effect(),
         jobs: job.jobs,
         direct: job.direct,
@@ -81,6 +81,8 @@ pub(super) struct Job {
     pub(super) skip: i64,
     /// Sizes of the blocks that are read and written.
     pub(super) sizes: [Sizes; 2],
+    /// The same before they are rounded up.
+    given_sizes: [Sizes; 2],
     pub(super) depth: u32,
     pub(super) jobs: u32,
     pub(super) size: Option<Amount>,
@@ -183,6 +185,7 @@ impl Job {
             rw: Rw::Read,
             skip: 0,
             sizes: [vec![(4096, 1)], vec![(4096, 1)]],
+            given_sizes: [vec![(4096, 1)], vec![(4096, 1)]],
             depth: 1,
             jobs: 1,
             size: None,
@@ -226,6 +229,10 @@ impl Job {
 
     /// Bytes of a block, on average.
     pub(super) fn mean_block(&self) -> u64 {
+        self.mean_of(&self.sizes)
+    }
+
+    fn mean_of(&self, sizes: &[Sizes; 2]) -> u64 {
         let mean = |sizes: &Sizes| {
             let shares: u64 = sizes.iter().map(|(_, share)| u64::from(*share)).sum();
             let sum: u64 = sizes.iter().map(|(size, share)| size * u64::from(*share)).sum();
@@ -235,7 +242,7 @@ impl Job {
             (true, true) => f64::from(self.read_percent) / 100.0,
             (reads, _) => f64::from(u8::from(reads)),
         };
-        let [read, written] = [mean(&self.sizes[0]), mean(&self.sizes[1])];
+        let [read, written] = [mean(&sizes[0]), mean(&sizes[1])];
         (reads * read + (1.0 - reads) * written).round() as u64
     }
 
@@ -567,6 +574,7 @@ impl Job {
 
     /// Sizes of blocks that disks cannot have are rounded up where that is little.
     fn look_over_sizes(&mut self, given: &Effective<'_>, notes: &mut Notes) {
+        self.given_sizes.clone_from(&self.sizes);
         let names = ["bs", "blocksize", "bsrange", "blocksize_range", "bssplit"];
         let Some(setting) = given.last(&names) else { return };
         let mut too_far = false;

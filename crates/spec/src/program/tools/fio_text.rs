@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use crate::mail;
 use crate::program::error::{JobError, JobProblem};
 
 /// An option, where it was given.
@@ -43,7 +44,7 @@ const OF_FIO: &str = "output output-format minimal append-terse terse-version ve
 
 /// Whether a text is the options of a command line, rather than the name of a file.
 pub fn is_command_line(text: &str) -> bool {
-    !command_lines(text).is_empty()
+    !command_lines(text).all.is_empty()
 }
 
 /// The text of a job with the values of variables, and with the files that it includes.
@@ -104,9 +105,11 @@ fn substituted(line: &str, variable: &dyn Fn(&str) -> Option<String>) -> String 
 /// # Errors
 /// What is no section, or an option outside of all.
 pub(super) fn sections(path: &str, text: &str) -> Result<Vec<Section>, JobError> {
-    let sections = match &command_lines(text)[..] {
-        [] => of_file(path, text)?,
-        lines => of_command_lines(path, lines)?,
+    let CommandLines { all, left_over } = command_lines(text);
+    let sections = match (&all[..], left_over) {
+        ([], _) => of_file(path, text)?,
+        (_, Some((line, word))) => return Err(fail(path, line, JobProblem::LeftOver(word))),
+        (lines, None) => of_command_lines(path, lines)?,
     };
     match sections.is_empty() {
         true => Err(JobError { path: path.to_string(), line: None, problem: JobProblem::NoJob }),
@@ -123,11 +126,17 @@ fn stripped(line: &str) -> &str {
     line.split([';', '#']).next().unwrap_or("").trim_matches(['\u{feff}', ' ', '\t', '\r', '\n'])
 }
 
+/// A line of a job file as it was before a mail quoted it.
+fn without_marks(line: &str) -> &str {
+    if mail::is_quoted(line) { mail::unquoted(line) } else { line }
+}
+
 fn of_file(path: &str, text: &str) -> Result<Vec<Section>, JobError> {
     let mut global: Vec<Setting> = Vec::new();
     let mut sections: Vec<Section> = Vec::new();
     let mut in_global = false;
     let lines = (1..).zip(text.lines());
+    let lines = lines.map(|(at, line)| (at, without_marks(line)));
     let lines = lines.flat_map(|(at, line)| line.split(INCLUDED).map(move |line| (at, line)));
     for (at, line) in lines.map(|(at, line)| (at, stripped(line))).filter(|(_, l)| !l.is_empty()) {
         if let Some(name) = line.strip_prefix('[') {
@@ -155,58 +164,100 @@ fn of_file(path: &str, text: &str) -> Result<Vec<Section>, JobError> {
     Ok(sections)
 }
 
-/// The words of a command line behind `fio`, each with its line.
+/// Words of a line behind `fio`, each with its line.
 type Words = Vec<(usize, String)>;
 
-/// The command lines of a text that is no job file: of a shell's prompt, continued by `\` or by
-/// options on the next line. What stands between them, as fio's output, is left out.
-fn command_lines(text: &str) -> Vec<Words> {
-    let mut all: Vec<Words> = Vec::new();
-    let (mut goes_on, mut continued) = (false, false);
+/// The command lines of a text.
+#[derive(Default)]
+struct CommandLines {
+    all: Vec<Words>,
+    /// The first option, with its line, that is of none.
+    left_over: Option<(usize, String)>,
+}
+
+/// The command lines of a text that is no job file: of a shell's prompt or of a mail that quotes
+/// them, continued by `\` or by options on the next line. What stands between them, as fio's
+/// output, is left out.
+fn command_lines(text: &str) -> CommandLines {
+    let mut found = CommandLines::default();
     if text.lines().any(is_section) {
-        return all;
+        return found;
     }
+    // How the line before ended: it may be continued, and it must be.
+    let (mut goes_on, mut continued, mut quoted) = (false, false, false);
     for (at, line) in (1..).zip(text.lines()) {
         let (line, ends) = match line.trim_end().strip_suffix('\\') {
             Some(line) => (line, false),
             None => (line, true),
         };
-        let mut words = words(line);
-        let name = |word: &String| word.rsplit('/').next() == Some("fio");
-        let fio = words.iter().position(name).filter(|at| {
-            let next = words.get(at + 1);
-            next.is_none_or(|word| option_name(word).is_some()) && (next.is_some() || !ends)
-        });
-        let options = words.first().is_some_and(|word| option_name(word).is_some());
-        let begins = fio.map(|at| at + 1).or((options && all.is_empty()).then_some(0));
-        let words = match begins {
-            Some(first) => {
-                all.push(Vec::new());
-                words.split_off(first)
-            }
-            None if goes_on && (continued || options) => words,
-            None => {
-                goes_on &= words.is_empty();
-                continue;
-            }
-        };
-        // What a shell does with the output is no option.
-        let shell = |word: &String| word.starts_with(['|', '>', '&', ';']) || word.contains(">&");
-        let end = words.iter().position(shell);
-        // A mailer may have broken the line behind the sign.
-        let broken = words.last().is_some_and(|word| word.ends_with('='));
-        (goes_on, continued) = (end.is_none(), !ends || broken);
-        let kept = words.into_iter().take(end.unwrap_or(usize::MAX)).map(|word| (at, word));
-        let last = all.len() - 1;
-        all[last].extend(kept);
+        let is_marked = mail::is_quoted(line);
+        let bare = words(if is_marked { mail::unquoted(line) } else { line });
+        // A shell's prompt of a continued line looks as quoted; its redirection does, too.
+        let is_redirection = is_marked && !quoted && continued && !is_option(bare.first());
+        let words = if is_redirection { words(line) } else { bare };
+        if words.is_empty() {
+            continue;
+        }
+        let options = is_option(words.first());
+        let commands = words.split(|word| is_separator(word));
+        let last = words.iter().filter(|word| is_separator(word)).count();
+        for (place, words) in commands.enumerate() {
+            let ends = ends || place < last;
+            let name = |word: &String| word.rsplit('/').next() == Some("fio");
+            let fio = words.iter().position(name).filter(|at| {
+                let next = words.get(at + 1);
+                next.is_none_or(|word| is_option(Some(word))) && (next.is_some() || !ends)
+            });
+            let headless = options && place == 0 && found.all.is_empty();
+            let words = match fio.map(|at| at + 1).or(headless.then_some(0)) {
+                Some(first) => {
+                    found.all.push(Vec::new());
+                    quoted = is_marked;
+                    &words[first..]
+                }
+                None if place == 0 && goes_on && (continued || options) => words,
+                None => {
+                    if place == 0 && options && !continued && found.left_over.is_none() {
+                        found.left_over = Some((at, words[0].clone()));
+                    }
+                    (goes_on, continued) = (false, !ends);
+                    continue;
+                }
+            };
+            // A mailer may have broken the line behind the sign.
+            let broken = words.last().is_some_and(|word| word.ends_with('='));
+            (goes_on, continued) = (place == last, !ends || broken);
+            let kept = without_redirections(words).map(|word| (at, word.clone()));
+            found.all.last_mut().expect("one has begun").extend(kept);
+        }
     }
-    all.retain(|words| !words.is_empty());
-    all
+    found.all.retain(|words| !words.is_empty());
+    found
+}
+
+/// Whether a word ends a command of a shell.
+fn is_separator(word: &str) -> bool {
+    word.starts_with(['|', ';']) || word == "&" || word == "&&"
+}
+
+/// What a shell does with the output is no option: `> x`, `2>&1`, `&>x`.
+fn without_redirections(words: &[String]) -> impl Iterator<Item = &String> {
+    let sign = |word: &str| {
+        let rest = word.trim_start_matches(|first: char| first.is_ascii_digit() || first == '&');
+        rest.starts_with(['>', '<']).then(|| rest.trim_start_matches(['>', '<', '&']).is_empty())
+    };
+    let is_target = move |at: usize| at > 0 && sign(&words[at - 1]) == Some(true);
+    let kept = words.iter().enumerate();
+    kept.filter(move |(at, word)| sign(word).is_none() && !is_target(*at)).map(|(_, word)| word)
+}
+
+fn is_option(word: Option<&String>) -> bool {
+    word.is_some_and(|word| option_name(word).is_some())
 }
 
 /// Whether a line is `[a name]`, and not the prompt of a shell, as in `[root@host ~]# fio`.
 fn is_section(line: &str) -> bool {
-    let line = line.trim_start_matches('\u{feff}').trim();
+    let line = without_marks(line.trim_start_matches('\u{feff}')).trim();
     let rest = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     rest.is_some_and(|(_, rest)| {
         let is_prompt = ["# ", "$ "].iter().any(|sign| rest.starts_with(sign));
@@ -334,8 +385,28 @@ mod tests {
             ),
             ("fio --rw=read --bs=4k", "fio: rw=read bs=4k"),
             ("fio \\\n --name=x", "x: "),
+            // As a mail quotes and wraps it, and as a shell's second prompt has it.
+            (
+                "> fio --name=x \n> --rw=read\n> --filename=\n> /dev/md0",
+                "x: rw=read filename=/dev/md0",
+            ),
+            (">> fio -name=x\n>> -bs=4k -rw=read\n\n>> -thread", "x: bs=4k rw=read thread"),
+            ("$ fio --name=x \\\n> --rw=read \\\n> log", "x: rw=read"),
+            ("fio --name=a > x --bs=4k && fio --name=b 2>&1 | tee -a y", "a: bs=4k\nb: stonewall"),
+            ("> [a]\n> rw=read\n> [b]\n> rw=write", "a: rw=read\nb: rw=write"),
         ] {
             assert_eq!(read(line), expected, "{line}");
         }
+    }
+    #[test]
+    fn an_option_of_no_command_is_refused() {
+        for (text, line) in
+            [("fio --name=x\nx: (g=0)\n--rw=read", 3), ("fio --name=x | tee log\n> --rw=read", 2)]
+        {
+            let error = sections("x", text).expect_err(text);
+            assert_eq!(error.line, Some(line), "{text}");
+            assert_eq!(error.problem, JobProblem::LeftOver("--rw=read".into()));
+        }
+        assert_eq!(read("fio --name=x | tee \\\n --append log"), "x: ");
     }
 }
