@@ -132,12 +132,10 @@ pub fn replace_record(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     let text = text.as_ref();
     refuse_another_kind(&file, text).with_context(|| path.display().to_string())?;
     // On a full disk the earlier text stays.
-    match fallocate(&*file, FallocateFlags::KEEP_SIZE, 0, text.len().max(1) as u64) {
-        Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
-            return Err(std::io::Error::from(error)).with_context(failed);
-        }
-        // Not all file systems have the call.
-        _ => {}
+    let room = fallocate(&*file, FallocateFlags::KEEP_SIZE, 0, text.len().max(1) as u64);
+    // Not all file systems have the call.
+    if let Err(error @ (Errno::NOSPC | Errno::DQUOT)) = room {
+        return Err(std::io::Error::from(error)).with_context(failed);
     }
     // The file offset is undefined after the check, so write at an explicit offset.
     let written = file.write_all_at(text, 0).and_then(|()| file.set_len(text.len() as u64));

@@ -122,7 +122,7 @@ pub fn bound(cell: &CellShape<'_>) -> Option<Bound> {
     let pace = Pace::of(cell)?;
     let ranks = ranks(cell, &drives);
     let rig = Drives { all: &drives, present: &present, ranks: &ranks };
-    let deep = pace.clone().as_deep(cell);
+    let deep = pace.clone().with_depth_of(cell);
     let run = |policy: Policy, piece: u64| {
         let pace = if policy.copy == CopyChoice::Idle { &deep } else { &pace };
         closed_loop::run(cell, &rig, pace, policy, piece)

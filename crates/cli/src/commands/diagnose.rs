@@ -28,7 +28,7 @@ use predict::diagnose::{
     calibration_of, rate_of, write_back,
 };
 use predict::fitted::Fitted;
-use predict::law::{Array, Single, Source, Work};
+use predict::law::{Array, Machine, Single, Source, Work};
 use predict::tables::file_system;
 use spec::units::{parse_any_seconds, show_size};
 
@@ -223,6 +223,40 @@ fn network_limit(
     Ok(limit)
 }
 
+/// What one disk does, as far as facts say it, for the workload that was measured.
+fn of_one_disk(
+    facts: Option<&Document>,
+    measured: &Measured,
+    members: u32,
+    machine: &Machine,
+) -> Single {
+    // A figure of one disk counts as it is where the workload's requests in flight are unknown.
+    let depth = (!measured.depth_is_unknown).then_some(measured.access.depth);
+    let mut single = facts.map_or_else(Single::default, |facts| facts.single(depth));
+    // Flash has as many in flight on each member as the one disk of the figure.
+    let (work, members) = (measured.access.work, f64::from(members));
+    if let (Some(facts), Some(depth), Err(_)) = (facts, depth, single.figure(work)) {
+        let on_each = facts.single(Some((depth / members).max(1.0))).figure(work);
+        // One of no stated depth is of many, where it is more than one at a time can be.
+        let as_it_is = facts.single(None).figure(work).ok();
+        let deep = as_it_is.filter(|one| one.rate > ONE_AT_A_TIME);
+        if let Some(one) = on_each.ok().or(deep) {
+            single.replace(work, Some(one.rate), one.source);
+        }
+    }
+    // Seeks of a platter, which the facts had assumed.
+    if !machine.media.rotates() && facts.is_some_and(|facts| !facts.says_media) {
+        single.access_s = None;
+    }
+    // What a disk reads in order it also writes so, where nothing else is known.
+    if let (Some(read), None) = (single.get(Work::Read), single.get(Work::Write))
+        && machine.media.rotates()
+    {
+        single.offer(Work::Write, read.rate, Source::Assumed);
+    }
+    single
+}
+
 /// Puts together what is known. `None`: it was stopped while it sampled.
 fn case(
     arguments: &DiagnoseArguments,
@@ -292,6 +326,10 @@ fn case(
     }
     measured.request_kib =
         arguments.block.map(|bytes| bytes as f64 / 1024.0).or(measured.request_kib);
+    if measured.access.direct && !measured.depth_is_unknown {
+        let depth = measured.access.depth;
+        measured.access.in_flight_bytes = measured.request_kib.map(|kib| depth * kib * 1024.0);
+    }
     let mut state = seen(facts.map(|facts| facts.state.clone()).unwrap_or_default(), own);
     if let Some(group) = &arguments.cgroup {
         if target.md.is_none() {
@@ -310,30 +348,7 @@ fn case(
     if let Some(note) = counted_in_the_array(&array, state.sync.as_ref()) {
         target.notes.push(note);
     }
-    // A figure of one disk counts as it is where the workload's requests in flight are unknown.
-    let depth = (!measured.depth_is_unknown).then_some(measured.access.depth);
-    let mut single = facts.map_or_else(Single::default, |facts| facts.single(depth));
-    // Flash has as many in flight on each member as the one disk of the figure.
-    let (work, members) = (measured.access.work, f64::from(array.members));
-    if let (Some(facts), Some(depth), Err(_)) = (facts, depth, single.figure(work)) {
-        let on_each = facts.single(Some((depth / members).max(1.0))).figure(work);
-        // One of no stated depth is of many, where it is more than one at a time can be.
-        let as_it_is = facts.single(None).figure(work).ok();
-        let deep = as_it_is.filter(|one| one.rate > ONE_AT_A_TIME);
-        if let Some(one) = on_each.ok().or(deep) {
-            single.replace(work, Some(one.rate), one.source);
-        }
-    }
-    // Seeks of a platter, which the facts had assumed.
-    if !machine.media.rotates() && facts.is_some_and(|facts| !facts.says_media) {
-        single.access_s = None;
-    }
-    // What a disk reads in order it also writes so, where nothing else is known.
-    if let (Some(read), None) = (single.get(Work::Read), single.get(Work::Write))
-        && machine.media.rotates()
-    {
-        single.offer(Work::Write, read.rate, Source::Assumed);
-    }
+    let single = of_one_disk(facts, &measured, array.members, &machine);
     Ok(Some(Case {
         ours: target.ours,
         md: target.md.clone(),

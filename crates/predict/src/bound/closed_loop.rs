@@ -71,7 +71,7 @@ impl Pace {
     }
 
     /// Of one deep stream, with what the cell has in flight and no more.
-    pub fn as_deep(self, cell: &CellShape<'_>) -> Pace {
+    pub fn with_depth_of(self, cell: &CellShape<'_>) -> Pace {
         let block = cell.block_bytes.div_ceil(md::SECTOR_BYTES);
         let in_flight = cell.depth.min(DEEP_IN_FLIGHT);
         let sectors = (block * u64::from(cell.depth.div_ceil(in_flight))).min(self.span);
