@@ -84,8 +84,8 @@ pub enum ChooseError {
     Former,
     /// It is written to, and a member of it lies on an array whose own member was named.
     #[error(
-        "{member} carries {other}, too, and is smaller than its superblock of this array says: it is \
-         a part of a member; assemble the array below, and name that one"
+        "{member} carries {other}, too, and is smaller than its superblock of this array says: it \
+         is a part of a member; assemble the array below, and name that one"
     )]
     Below {
         /// The member.

@@ -221,7 +221,7 @@ impl Attachment {
 }
 
 impl Identity {
-    /// Whether it is a block device that the kernel does not write to, whoever opens it
+    /// Whether it is a block device that the kernel does not write to, however it is opened
     /// (`blockdev --setro`).
     pub(crate) fn is_write_protected(self) -> bool {
         self.sys().and_then(|at| number_in(&at, "ro")) == Some(1)

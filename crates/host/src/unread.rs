@@ -81,9 +81,9 @@ pub enum MapProblem {
 
 impl RescueMap {
     /// The map of a member: the one that is named, or the only mapfile beside the copy (of a link:
-    /// or beside the file that it leads to), which may be called as the copy, or as the copy without
-    /// its extension, with `.map`, `.mapfile` or `.log` behind. Beside block devices none is looked
-    /// for.
+    /// or beside the file that it leads to), which may be called as the copy, or as the copy
+    /// without its extension, with `.map`, `.mapfile` or `.log` behind. Beside block devices none
+    /// is looked for.
     ///
     /// # Errors
     /// It cannot be read, or is no map: names the line and the field. One lies beside the file of a

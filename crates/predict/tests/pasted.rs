@@ -83,8 +83,8 @@ fn of_a_bios_raid_the_volume_counts() {
 
 #[test]
 fn a_reshape_has_its_place_and_mds_rate() {
-    let text = "md2 : active raid10 sdl1[3] sdk1[2] sdf1[1] sde1[0]\n  46877236224 blocks super 1.2 \
-                512K chunks 2 near-copies [4/4] [UUUU]\n  [====>...]  reshape = 22.1% \
+    let text = "md2 : active raid10 sdl1[3] sdk1[2] sdf1[1] sde1[0]\n  46877236224 blocks super \
+                1.2 512K chunks 2 near-copies [4/4] [UUUU]\n  [====>...]  reshape = 22.1% \
                 (10380906624/46877236224) finish=2322382.1min speed=250K/sec\n";
     let sync = parse(text).expect("an array").sync.expect("a reshape");
     assert_eq!((sync.mb_per_s, sync.position), (Some(0.256), Some(0.221)));
@@ -96,8 +96,8 @@ fn a_reshape_has_its_place_and_mds_rate() {
 
 #[test]
 fn a_resync_of_raid_10_is_counted_in_sectors_of_the_array() {
-    let text = "md1 : active raid10 sdb2[1] sda2[0] sdd2[3] sdg2[6] sdh2[7] sde2[4] sdc2[2] sdf2[5]\n  \
-                38 blocks super 1.1 512K chunks 2 near-copies [8/8] [UUUUUUUU]\n  \
+    let text = "md1 : active raid10 sdb2[1] sda2[0] sdd2[3] sdg2[6] sdh2[7] sde2[4] sdc2[2] \
+                sdf2[5]\n  38 blocks super 1.1 512K chunks 2 near-copies [8/8] [UUUUUUUU]\n  \
                 [==>..]  check = 53.4% (20/38) finish=5255.6min speed=4000K/sec\n";
     for (action, copies, expected) in [
         ("check", "near", 1.024),

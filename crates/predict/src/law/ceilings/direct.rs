@@ -50,9 +50,9 @@ impl Law<'_> {
         self.n * self.constant(Symbol::Mr) * of_a_member
     }
 
-    /// A deep stream on near copies: an idle member reads on while the other reads what lies before,
-    /// so that each reads its part of what is in flight, and jumps over the rest. RAID 1 stays on
-    /// one copy.
+    /// A deep stream on near copies: an idle member reads on while the other reads what lies
+    /// before, so that each reads its part of what is in flight, and jumps over the rest. RAID 1
+    /// stays on one copy.
     fn gain_of_near_copies(&self, one: f64) -> f64 {
         let (Level::Raid10, Copies::Near(copies)) = (self.array.level, self.array.copies) else {
             return 1.0;
