@@ -283,8 +283,8 @@ impl Balance {
     /// Where a deep stream is read beside the copy that it is on: at an idle member, when that of
     /// `stay` has to read for long enough to make the jump worth its time. As the queue of the one
     /// drains, that of the other grows to all that is in flight, while it reads as much again: so
-    /// runs are about twice as long as what is left, and may take no less than a jump. What is known
-    /// of a member that has not been read for long does not count: it is tried again.
+    /// runs are about twice as long as what is left, and may take no less than a jump. What is
+    /// known of a member that has not been read for long does not count: it is tried again.
     pub(crate) fn beside(
         &self,
         now: u64,
