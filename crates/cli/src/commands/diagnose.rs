@@ -234,6 +234,8 @@ fn case(
     let facts = document.as_ref();
     let ignored = facts.map(|facts| facts.ignored.join(", ")).filter(|list| !list.is_empty());
     target.notes.extend(ignored.map(|list| format!("not understood: {list}")));
+    let assumed = facts.map_or(&[][..], |facts| &facts.assumed);
+    target.notes.extend(assumed.iter().map(|words| format!("assumed: {words}")));
     let array = target.array.or(facts.and_then(|facts| facts.array));
     let array = array.ok_or_else(|| {
         anyhow!(

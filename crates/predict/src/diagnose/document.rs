@@ -110,6 +110,8 @@ pub struct Document {
     pub probes: ProbeFigures,
     /// Keys of facts that are not understood.
     pub ignored: Vec<String>,
+    /// What is assumed of an array that was pasted.
+    pub assumed: Vec<String>,
 }
 
 type Result<T> = std::result::Result<T, DocumentError>;
@@ -223,6 +225,7 @@ impl Document {
                 None => ProbeFigures::default(),
             },
             ignored,
+            assumed: Vec::new(),
         };
         document.state.stripe_cache_is_stated = document.says_stripe_cache;
         document.describe(pasted);
@@ -234,6 +237,7 @@ impl Document {
     pub fn describe(&mut self, pasted: Option<Pasted>) {
         if let Some(pasted) = pasted {
             self.array = Some(pasted.array);
+            self.assumed.clone_from(&pasted.notes);
             self.state.bitmap = self.state.bitmap.or(pasted.bitmap);
             if let Some(media) = pasted.media().filter(|_| !self.says_media) {
                 self.says_media = true;
