@@ -3,7 +3,7 @@
 //! People paste these beside their question. What is read is what a prediction or a diagnosis needs
 //! of the array. Invariant: any text ends in an array or in the reason why it is none.
 
-use spec::mail::unquoted;
+use spec::mail::{decoded, unquoted};
 
 use crate::diagnose::{Sync, Wait};
 use crate::law::{Array, Media, WhyNot};
@@ -80,7 +80,7 @@ fn unquoted_lines(text: &str) -> Vec<&str> {
 
 /// Whether a text looks like what mdadm or the kernel prints of arrays.
 pub fn is_pasted(text: &str) -> bool {
-    unquoted_lines(text).into_iter().any(|line| {
+    unquoted_lines(&decoded(text)).into_iter().any(|line| {
         key_and_value(line).is_some_and(|(key, _)| key == "Raid Level")
             || head_of_mdstat(line).is_some()
             || is_of_a_scan(line)
@@ -97,7 +97,8 @@ fn is_of_a_scan(line: &str) -> bool {
 /// # Errors
 /// It is of no array, of several, or of one without an equation.
 pub fn parse(text: &str) -> Result<Pasted, PastedError> {
-    let lines = unquoted_lines(text);
+    let text = decoded(text);
+    let lines = unquoted_lines(&text);
     let found = match lines.iter().any(|line| head_of_mdstat(line).is_some()) {
         true => of_mdstat(&lines)?,
         false => of_mdadm(&lines)?,

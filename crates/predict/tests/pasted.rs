@@ -138,7 +138,8 @@ fn quoted_and_broken_lines_are_the_same_array() {
     let whole = parse(MDSTAT).expect("an array");
     let quoted: String = MDSTAT.lines().map(|line| format!("> {line}\n")).collect();
     let broken = MDSTAT.replace(" [_UUU]", "\n[_UUU]").replace(" finish", "\nfinish");
-    for text in [quoted, broken.clone(), broken.replace('\n', "\n>> ")] {
+    let encoded = quoted.replace('=', "=3D").replace(" [_UUU]", "=\n [_UUU]");
+    for text in [quoted, encoded, broken.clone(), broken.replace('\n', "\n>> ")] {
         assert!(is_pasted(&text), "{text}");
         assert_eq!(parse(&text).as_ref(), Ok(&whole), "{text}");
     }
