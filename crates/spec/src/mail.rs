@@ -1,8 +1,8 @@
-//! What a mail does to a text that is pasted from it: marks of a quotation, and the transfer encoding
-//! quoted-printable (RFC 2045, 6.7).
+//! What a mail does to a text that is pasted from it: marks of a quotation, and the transfer
+//! encoding quoted-printable (RFC 2045, 6.7).
 //!
-//! Invariant: a text without either stays as it is, but for blanks before its lines. Called wherever
-//! a pasted text is read.
+//! Invariant: a text without either stays as it is, but for blanks before its lines. Called
+//! wherever a pasted text is read.
 
 use std::borrow::Cow;
 

@@ -140,17 +140,7 @@ impl Known {
             machine.gap_ms = Some(0.0);
         }
         machine.bitmap = case.state.bitmap.or(machine.bitmap);
-        if case.ours {
-            machine.stripe_cache = NO_LIMIT;
-            // md's default is not ours; what a server states is its own.
-            if machine.sync_speed_max == SYNC_SPEED_MAX {
-                machine.sync_speed_max = NO_LIMIT;
-            }
-        }
-        // The law's array misses no member, so that it has a resync or a check.
-        if case.is_rebuild() {
-            machine.sync_speed_max *= case.array.counted_by_md(false);
-        }
+        limit(case, &mut machine);
         // What many streams do at the most.
         for (streams, one) in [(Work::StreamsRead, Work::Read), (Work::StreamsWrite, Work::Write)] {
             single.offer(streams, single.get(one).map_or(0.0, |one| one.rate), Source::Assumed);
@@ -199,6 +189,21 @@ impl Known {
             work => work,
         };
         self.single.get(work).map(|one| one.source)
+    }
+}
+
+/// Sets limits that are not md's own, or not of the array that the law is given.
+fn limit(case: &Case, machine: &mut Machine) {
+    if case.ours {
+        machine.stripe_cache = NO_LIMIT;
+        // md's default is not ours; what a server states is its own.
+        if machine.sync_speed_max == SYNC_SPEED_MAX {
+            machine.sync_speed_max = NO_LIMIT;
+        }
+    }
+    // The law's array misses no member, so that it has a resync or a check.
+    if case.is_rebuild() {
+        machine.sync_speed_max *= case.array.counted_by_md(false);
     }
 }
 
