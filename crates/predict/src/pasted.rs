@@ -3,7 +3,7 @@
 //! People paste these beside their question. What is read is what a prediction or a diagnosis needs
 //! of the array. Invariant: any text ends in an array or in the reason why it is none.
 
-use spec::mail::unquoted;
+use spec::mail::{decoded, unquoted};
 
 use crate::diagnose::{Sync, Wait};
 use crate::law::{Array, Media, WhyNot};
@@ -22,6 +22,8 @@ pub struct Pasted {
     pub sync: Option<Sync>,
     /// Names of its members: `sda1`.
     pub members: Vec<String>,
+    /// What it has, and no figure considers.
+    pub notes: Vec<String>,
 }
 
 /// A text that is of no one array.
@@ -78,7 +80,7 @@ fn unquoted_lines(text: &str) -> Vec<&str> {
 
 /// Whether a text looks like what mdadm or the kernel prints of arrays.
 pub fn is_pasted(text: &str) -> bool {
-    unquoted_lines(text).into_iter().any(|line| {
+    unquoted_lines(&decoded(text)).into_iter().any(|line| {
         key_and_value(line).is_some_and(|(key, _)| key == "Raid Level")
             || head_of_mdstat(line).is_some()
             || is_of_a_scan(line)
@@ -95,7 +97,8 @@ fn is_of_a_scan(line: &str) -> bool {
 /// # Errors
 /// It is of no array, of several, or of one without an equation.
 pub fn parse(text: &str) -> Result<Pasted, PastedError> {
-    let lines = unquoted_lines(text);
+    let text = decoded(text);
+    let lines = unquoted_lines(&text);
     let found = match lines.iter().any(|line| head_of_mdstat(line).is_some()) {
         true => of_mdstat(&lines)?,
         false => of_mdadm(&lines)?,
@@ -150,7 +153,10 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
         let names = heads.iter().filter_map(|head| head_of_mdstat(lines[*head]));
         return Err(PastedError::Several(names.map(|(name, _)| name.to_string()).collect()));
     };
-    let (name, words) = head_of_mdstat(lines[head]).ok_or(PastedError::Lacks("Raid Level"))?;
+    let (name, mut words) = head_of_mdstat(lines[head]).ok_or(PastedError::Lacks("Raid Level"))?;
+    // Members that a mailer has put on the next line.
+    let next = body(head).iter().flat_map(|line| line.split_whitespace());
+    words.extend(next.take_while(|word| word.find('[').is_some_and(|at| at > 0)));
     // `active (auto-read-only) raid1 sda1[0](W)`.
     let is_level = |word: &&&str| word.starts_with("raid") || **word == "linear";
     let level =
@@ -158,10 +164,15 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
     let members: Vec<String> = words
         .iter()
         .filter_map(|word| Some((word.split_once('[')?, word)))
-        // Spares and what failed are no members.
-        .filter(|(_, word)| !word.ends_with("(S)") && !word.ends_with("(F)"))
+        // Spares, what failed, a journal and what replaces a member are no members.
+        .filter(|(_, word)| !["(S)", "(F)", "(J)", "(R)"].iter().any(|flag| word.contains(flag)))
         .map(|((device, _), _)| device.to_string())
         .collect();
+    let marked = |flag: &str| {
+        let with = words.iter().filter(|word| word.contains(flag));
+        with.filter_map(|word| Some(word.split_once('[')?.0)).collect::<Vec<_>>()
+    };
+    let notes = notes(&marked("(W)"), &marked("(J)"));
     let body = body(head);
     let words: Vec<&str> = body.iter().flat_map(|line| line.split_whitespace()).collect();
     let has_bitmap = words.contains(&"bitmap:");
@@ -193,7 +204,27 @@ fn of_mdstat(lines: &[&str]) -> Result<Pasted, PastedError> {
             .map(|work| Sync::of_md(work.action, work.rate, work.place, &array))
             .or_else(|| waiting(body)),
         members,
+        notes,
     })
+}
+
+/// What members that are written most of the time, and a journal, change.
+fn notes(write_mostly: &[&str], journal: &[&str]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !write_mostly.is_empty() {
+        notes.push(format!(
+            "reads are of all members: of {} (write-mostly) md reads what no other has, so that \
+             the others carry them",
+            write_mostly.join(", ")
+        ));
+    }
+    if !journal.is_empty() {
+        notes.push(format!(
+            "there is no journal: writes wait for {} as well, which is not in the law",
+            journal.join(", ")
+        ));
+    }
+    notes
 }
 
 /// Whether an array is one of Intel's or of DDF, which only holds volumes: `super external:imsm`;
@@ -307,6 +338,12 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
         let device = line.split_whitespace().last()?.strip_prefix("/dev/")?;
         (line.contains(" active ") || line.contains("rebuilding")).then(|| device.to_string())
     };
+    // `3  8  65  -  journal  /dev/sde1`.
+    let with_state = |state: &str| {
+        let of = lines().filter(|line| line.split_whitespace().any(|word| word == state));
+        of.filter_map(|line| line.split_whitespace().last()?.strip_prefix("/dev/"))
+            .collect::<Vec<_>>()
+    };
     Ok(Pasted {
         name: name.filter(|_| is_detail).map(|name| name.trim_start_matches("md/").to_string()),
         array,
@@ -316,6 +353,7 @@ fn of_mdadm(lines: &[&str]) -> Result<Pasted, PastedError> {
             true => lines().filter_map(member).collect(),
             false => name.into_iter().map(str::to_string).collect(),
         },
+        notes: notes(&with_state("writemostly"), &with_state("journal")),
     })
 }
 

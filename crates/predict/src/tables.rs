@@ -17,7 +17,7 @@ pub use document::{
     Case, Health, Predicted, Role, Row, Table, TablesError, of_facts, parse, published,
     same_configuration,
 };
-pub use facts::{FASTEST_DISK_MB_PER_S, Facts, usual_media};
+pub use facts::{FASTEST_DISK_MB_PER_S, Facts, is_of_a_disk, usual_media};
 pub use known::SingleSource;
 pub use words::{
     LevelWord, Unit, WorkWord, file_system, level_and_copies, unit, workload, write_back,

@@ -89,6 +89,14 @@ fn what_is_wrong_is_refused_by_its_field() {
     }
     let unknown = json!({"facts": {"colour": "blue"}}).to_string();
     assert_eq!(Document::parse(&unknown, false).expect("read").ignored, ["facts.colour"]);
+    let disk = r#"{"count": 2, "type": "ssd", "seqReadMbs": 500, "random_read_iops": 9}"#;
+    for (disks, expected) in [
+        (format!("[{disk}]"), "facts.disks[0].random_read_iops"),
+        (disk.to_string(), "facts.disks.random_read_iops"),
+    ] {
+        let text = format!(r#"{{"facts": {{"disks": {disks}}}}}"#);
+        assert_eq!(Document::parse(&text, false).expect("read").ignored, [expected]);
+    }
     assert!(Document::parse("[array", true).expect_err("TOML").problem.contains("no TOML"));
 }
 

@@ -63,6 +63,26 @@ fn what_has_not_begun_says_what_it_waits_for() {
 }
 
 #[test]
+fn write_mostly_members_and_a_journal_are_said() {
+    let mirror =
+        "md0 : active raid1 sdb1[1](W) nvme0n1p2[0]\n  488254464 blocks super 1.2 [2/2] [UU]\n";
+    let found = parse(mirror).expect("an array");
+    assert_eq!(found.members, ["sdb1", "nvme0n1p2"]);
+    let [note] = &found.notes[..] else { panic!("{:?}", found.notes) };
+    assert!(note.contains("of sdb1 (write-mostly)"), "{note}");
+    let journal = "md10 : active raid5 sdd1[4] sdc1[2] sdb1[1](R)\nsda1[0] nvme0n1p4[5](J)\n  \
+                   117 blocks super 1.2 level 5, 512k chunk, algorithm 2 [3/3] [UUU]\n";
+    let found = parse(journal).expect("an array");
+    assert_eq!(found.members, ["sdd1", "sdc1", "sda1"]);
+    assert!(found.notes[0].contains("writes wait for nvme0n1p4"), "{:?}", found.notes);
+    let detail = DETAIL.replace("sync   /dev/nvme2n1", "sync writemostly   /dev/nvme2n1");
+    let detail = detail.replace("-      spare ", "-      journal ");
+    let notes = parse(&detail).expect("an array").notes;
+    assert!(notes[0].contains("of nvme2n1 (") && notes[1].contains("for nvme5n1 "), "{notes:?}");
+    assert!(parse(DETAIL).expect("an array").notes.is_empty());
+}
+
+#[test]
 fn of_a_bios_raid_the_volume_counts() {
     let container = "md127 : inactive nvme0n1[1](S) nvme1n1[0](S)\n      10402 blocks super \
                      external:imsm\n\n";
@@ -83,8 +103,8 @@ fn of_a_bios_raid_the_volume_counts() {
 
 #[test]
 fn a_reshape_has_its_place_and_mds_rate() {
-    let text = "md2 : active raid10 sdl1[3] sdk1[2] sdf1[1] sde1[0]\n  46877236224 blocks super \
-                1.2 512K chunks 2 near-copies [4/4] [UUUU]\n  [====>...]  reshape = 22.1% \
+    let text = "md2 : active raid10 sdl1[3] sdk1[2] sdf1[1] sde1[0]\n  46877236224 blocks \
+                super 1.2 512K chunks 2 near-copies [4/4] [UUUU]\n  [====>...]  reshape = 22.1% \
                 (10380906624/46877236224) finish=2322382.1min speed=250K/sec\n";
     let sync = parse(text).expect("an array").sync.expect("a reshape");
     assert_eq!((sync.mb_per_s, sync.position), (Some(0.256), Some(0.221)));
@@ -118,7 +138,8 @@ fn quoted_and_broken_lines_are_the_same_array() {
     let whole = parse(MDSTAT).expect("an array");
     let quoted: String = MDSTAT.lines().map(|line| format!("> {line}\n")).collect();
     let broken = MDSTAT.replace(" [_UUU]", "\n[_UUU]").replace(" finish", "\nfinish");
-    for text in [quoted, broken.clone(), broken.replace('\n', "\n>> ")] {
+    let encoded = quoted.replace('=', "=3D").replace(" [_UUU]", "=\n [_UUU]");
+    for text in [quoted, encoded, broken.clone(), broken.replace('\n', "\n>> ")] {
         assert!(is_pasted(&text), "{text}");
         assert_eq!(parse(&text).as_ref(), Ok(&whole), "{text}");
     }

@@ -4,12 +4,14 @@
 //! the tool left out, or was too fast to time (`+++++`), has no cell. Called where a record
 //! is read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use results::host::Host;
 use results::record::{Cell, DirectionFigures, Latency, LatencyPoint, Record, Sample};
 use serde_json::Value;
+use spec::mail;
 use spec::program::JobError;
 use spec::program::tools::{JobAccess, fio_accesses};
 use spec::units::latency;
@@ -38,6 +40,12 @@ pub enum ImportError {
     /// A number in fio's JSON that no disk can have moved.
     #[error("fio's JSON: {0} is no count")]
     Count(&'static str),
+    /// fio's text, or its terse lines.
+    #[error("of fio, JSON is read: fio --output-format=json")]
+    FioForPeople,
+    /// bonnie++'s table without its CSV.
+    #[error("of bonnie++, the line of CSV is read, which is the last one it prints")]
+    BonnieForPeople,
     /// It has no figures.
     #[error("{0} has no figures")]
     Empty(&'static str),
@@ -45,12 +53,38 @@ pub enum ImportError {
 
 /// The record of a text that another tool wrote; `None`: it is none of these.
 pub fn record(text: &str) -> Option<Result<Record, ImportError>> {
+    let text = &mail::decoded(text);
+    let text = &match text.lines().any(mail::is_quoted) {
+        true => Cow::Owned(text.lines().map(mail::unquoted).collect::<Vec<_>>().join("\n")),
+        false => Cow::Borrowed(&**text),
+    };
     let lines = || (1..).zip(text.lines()).filter_map(|(at, line)| Some((at, csv(line)?)));
     if lines().next().is_some() {
         return Some(of_bonnie(&lines().collect::<Vec<_>>()));
     }
-    let begin = begin_of_fio(text)?;
-    Some(of_fio(&text[begin..]))
+    if let Some(begin) = begin_of_fio(text) {
+        return Some(of_fio(&text[begin..]));
+    }
+    // Of our own records, any text may be a part.
+    let is_json = text.trim_start().starts_with('{');
+    for_people(text).filter(|_| !is_json).map(Err)
+}
+
+/// Which form of a tool's output has the figures, where a text is another one.
+fn for_people(text: &str) -> Option<ImportError> {
+    let is_version = |word: &str| {
+        let number = word.strip_prefix("fio-").and_then(|rest| rest.chars().next());
+        number.is_some_and(|first| first.is_ascii_digit())
+    };
+    let of_fio = |line: &str| {
+        is_version(line.trim())
+            || line.contains(": (groupid=")
+            || line.split(';').nth(1).is_some_and(is_version)
+    };
+    if text.lines().any(of_fio) {
+        return Some(ImportError::FioForPeople);
+    }
+    text.contains("-Sequential Output-").then_some(ImportError::BonnieForPeople)
 }
 
 /// Where fio's next document begins: before it, fio may have printed warnings.
@@ -86,6 +120,8 @@ struct Line<'t> {
     version: &'t str,
     name: usize,
     concurrency: Option<usize>,
+    /// Threads that seek in each copy.
+    seekers: Option<usize>,
     size: usize,
     chunk: Option<usize>,
     /// Of the first phase: rate and CPU of all block phases and the seeks follow each other.
@@ -123,6 +159,7 @@ fn csv(line: &str) -> Option<Line<'_>> {
         version: if is_new { fields[1] } else { "1.03" },
         name: if is_new { 2 } else { 0 },
         concurrency: is_new.then_some(3),
+        seekers: (rates == 9).then_some(8),
         size: if is_new { 5 } else { 1 },
         chunk: (rates > 6).then_some(6),
         rates,
@@ -185,12 +222,14 @@ impl Line<'_> {
         file_bytes: Option<u64>,
     ) -> Result<Cell, ImportError> {
         let program = format!("bonnie++-{}", self.version);
-        let concurrency = self.concurrency.and_then(|field| self.fields[field].parse().ok());
+        let count = |field: Option<usize>| self.fields[field?].parse::<u32>().ok();
+        let seekers = count(self.seekers).filter(|_| phase == "seeks").unwrap_or(1);
+        let jobs = count(self.concurrency).unwrap_or(1).saturating_mul(seekers.max(1));
         let percent = self.number(at, phase, self.fields[field + 1])?;
         let mut cell = Cell::default().with(|it| {
             it.case.workload = kind.into();
             it.case.block_kib = block as f64 / 1024.0;
-            (it.case.depth, it.case.jobs) = (1, concurrency.unwrap_or(1));
+            (it.case.depth, it.case.jobs) = (1, jobs);
             it.case.phase = Some(phase.into());
             it.case.file_bytes = file_bytes;
             it.measured.cpu_process_s = percent.map(|percent| percent / 100.0 * sample.seconds);
@@ -261,10 +300,11 @@ fn of_bonnie(lines: &[(usize, Line<'_>)]) -> Result<Record, ImportError> {
         let field = |at: Option<usize>| at.map_or("", |at| line.fields[at]);
         let (name, size, files) = (line.name, line.size, line.files);
         let [name, size, files] = [name, size, files].map(|at| line.fields[at]);
-        [line.version, name, size, files, field(line.concurrency), field(line.chunk)]
+        let chunk = field(line.chunk);
+        [line.version, name, size, files, field(line.concurrency), chunk, field(line.seekers)]
             .map(String::from)
     };
-    let mut times: BTreeMap<[String; 6], (u32, u32)> = BTreeMap::new();
+    let mut times: BTreeMap<[String; 7], (u32, u32)> = BTreeMap::new();
     lines.iter().for_each(|(_, line)| times.entry(what(line)).or_default().0 += 1);
     for (at, line) in lines {
         let (all, so_far) = times.get_mut(&what(line)).expect("each was counted");
@@ -714,6 +754,34 @@ mod tests {
         }
         let old = read("old,4G:64k,,,60000,20,,,,,,,,,,,,,,,,,,,,,");
         assert_eq!(old.cells[0].case.block_kib, 64.0);
+    }
+
+    #[test]
+    fn quoted_lines_are_read_and_other_forms_are_named() {
+        assert_eq!(read(&format!("> {BONNIE_1_97}")), read(BONNIE_1_97));
+        let quoted: String = FIO.lines().map(|line| format!("> {line}\n")).collect();
+        assert_eq!(read(&quoted), read(FIO));
+        for (text, part) in [
+            ("x: (g=0): rw=write\nfio-3.1\nStarting 1 process\n", "--output-format=json"),
+            ("3;fio-3.1;myjob;0;0;0;0\n", "--output-format=json"),
+            ("x: (groupid=0, jobs=1): err= 0: pid=21461\n", "--output-format=json"),
+            ("Version 1.03c ------Sequential Output------ --Random-\nnas 8G 48317\n", "CSV"),
+        ] {
+            let problem = record(text).expect("it is known").expect_err("no figures").to_string();
+            assert!(problem.contains(part), "{text}: {problem}");
+        }
+        assert!(record("{\"a\":\n\"fio-3.1\"}").is_none());
+    }
+
+    #[test]
+    fn seekers_are_those_of_the_line() {
+        let line =
+            "1.98,2.00a,vm,2,1,16M,,8192,5,870,80,,,,,,,,,412.1,12,1,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
+        let jobs: Vec<u32> = read(line).cells.iter().map(|cell| cell.case.jobs).collect();
+        assert_eq!(jobs, [2, 10]);
+        let old = read(BONNIE_1_97);
+        let seeks = old.cells.iter().find(|cell| cell.case.phase.as_deref() == Some("seeks"));
+        assert_eq!(seeks.expect("seeks").case.jobs, 1, "its format has no number");
     }
 
     #[test]

@@ -266,8 +266,7 @@ fn case(
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Case>> {
     let facts = document.as_ref();
-    let ignored = facts.map(|facts| facts.ignored.join(", ")).filter(|list| !list.is_empty());
-    target.notes.extend(ignored.map(|list| format!("not understood: {list}")));
+    target.notes.extend(facts.into_iter().flat_map(notes_of));
     let array = target.array.or(facts.and_then(|facts| facts.array));
     let array = array.ok_or_else(|| {
         anyhow!(
@@ -363,6 +362,14 @@ fn case(
         sample: sampled,
         probes: document.map(|document| document.probes).unwrap_or_default(),
     }))
+}
+
+/// What is not understood of a document, and what is assumed of its array.
+fn notes_of(facts: &Document) -> Vec<String> {
+    let ignored = Some(facts.ignored.join(", ")).filter(|list| !list.is_empty());
+    let ignored = ignored.map(|list| format!("not understood: {list}"));
+    let assumed = facts.assumed.iter().map(|words| format!("assumed: {words}"));
+    ignored.into_iter().chain(assumed).collect()
 }
 
 /// How md's rate of background work is that of a member, where it is not.

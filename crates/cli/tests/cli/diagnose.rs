@@ -38,7 +38,7 @@ fn a_bus_of_the_facts_is_named_with_what_speaks_for_it() {
         "remedy: spread the members",
         "provisional: the members were not measured",
         "ceilings:",
-        "read each member alone, in order (--probe)",
+        "probes (alone_mb_per_s), in --facts",
     ] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
@@ -562,6 +562,9 @@ fn what_mdadm_and_the_kernel_print_describes_an_array() {
     assert_eq!((&json["cause"], &json["array"]["missing"]), (&json!("sync_speed_min"), &json!(1)));
     let text = raidlab(&format!("diagnose --array {mdstat} --facts {facts}")).code(1).stdout;
     assert!(text.contains("chunk 512 KiB; recovery 1.03 MB/s"), "{text}");
+    // There is no member to read.
+    assert!(text.contains(": state disks (rpm, seq_read_mb_per_s), or probes ("), "{text}");
+    assert!(!text.contains("--probe"), "{text}");
     // What has no rate that can be judged is said.
     for (progress, part) in [
         ("reshape = 12.6% (3/29) speed=261K/sec", "the reshape is at 12.6 %, 0.27 MB/s as md"),

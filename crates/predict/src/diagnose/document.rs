@@ -8,7 +8,8 @@ use std::fmt;
 use crate::law::{Access, Array, Kernel, Machine, Single, Work, WriteBack};
 use crate::pasted::{self, Pasted};
 use crate::tables::{
-    Facts, LevelWord, Unit, WorkWord, file_system, level_and_copies, of_facts, unit, workload,
+    Facts, LevelWord, Unit, WorkWord, file_system, is_of_a_disk, level_and_copies, of_facts, unit,
+    workload,
 };
 use md::Level;
 use serde_json::{Map, Value};
@@ -110,6 +111,8 @@ pub struct Document {
     pub probes: ProbeFigures,
     /// Keys of facts that are not understood.
     pub ignored: Vec<String>,
+    /// What is assumed of an array that was pasted.
+    pub assumed: Vec<String>,
 }
 
 type Result<T> = std::result::Result<T, DocumentError>;
@@ -223,6 +226,7 @@ impl Document {
                 None => ProbeFigures::default(),
             },
             ignored,
+            assumed: Vec::new(),
         };
         document.state.stripe_cache_is_stated = document.says_stripe_cache;
         document.describe(pasted);
@@ -234,6 +238,7 @@ impl Document {
     pub fn describe(&mut self, pasted: Option<Pasted>) {
         if let Some(pasted) = pasted {
             self.array = Some(pasted.array);
+            self.assumed.clone_from(&pasted.notes);
             self.state.bitmap = self.state.bitmap.or(pasted.bitmap);
             if let Some(media) = pasted.media().filter(|_| !self.says_media) {
                 self.says_media = true;
@@ -331,6 +336,12 @@ fn is_of(key: &str, names: &[&str]) -> bool {
     names.iter().any(|name| plain(name) == plain(key))
 }
 
+/// Keys of an object below `disks` that nothing is read of.
+fn unknown(list: &str, of: &Object<'_>) -> Vec<String> {
+    let unknown = of.map.keys().filter(|key| list == "disks" && !is_of_a_disk(key));
+    unknown.map(|key| of.path(key)).collect()
+}
+
 fn check_facts(facts: &Object<'_>) -> Result<Vec<String>> {
     let mut ignored = Vec::new();
     for (key, value) in facts.map {
@@ -356,6 +367,9 @@ fn check_facts(facts: &Object<'_>) -> Result<Vec<String>> {
         let Some(value) = facts.map.get(key).filter(|value| !value.is_null()) else { continue };
         let Some(list) = value.as_array() else {
             if value.is_object() || value.is_string() {
+                ignored.extend(
+                    facts.object(key).ok().flatten().iter().flat_map(|of| unknown(key, of)),
+                );
                 continue;
             }
             return error(facts.path(key), format!("not {kinds}"));
@@ -363,6 +377,7 @@ fn check_facts(facts: &Object<'_>) -> Result<Vec<String>> {
         for (index, one) in list.iter().enumerate() {
             let path = format!("{}[{index}]", facts.path(key));
             let one = Object::of(&path, one)?;
+            ignored.extend(unknown(key, &one));
             for name in ["count", "rpm", "seq_read_mb_per_s", "seq_write_mb_per_s", "mb_per_s"] {
                 let number = one.map.get(name).filter(|value| !value.is_string());
                 if number.is_some() {

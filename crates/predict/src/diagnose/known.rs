@@ -132,7 +132,15 @@ impl Known {
             machine.buses = found.iter().map(bus).collect();
         }
         slow_by_place(case, &machine, &mut single);
-        settings_of(case, &mut machine);
+        machine.cpu_read_us_per_kib = probes.cpu_us_per_kib.or(machine.cpu_read_us_per_kib);
+        machine.cpu_write_us_per_kib = machine.cpu_write_us_per_kib.or(probes.cpu_us_per_kib);
+        machine.request_us = probes.cpu_us_per_request.or(machine.request_us);
+        machine.gap_ms = probes.gap_ms.or(machine.gap_ms).or(case.ours.then_some(0.0));
+        if case.ours && hides_gaps(case) {
+            machine.gap_ms = Some(0.0);
+        }
+        machine.bitmap = case.state.bitmap.or(machine.bitmap);
+        limit(case, &mut machine);
         // What many streams do at the most.
         for (streams, one) in [(Work::StreamsRead, Work::Read), (Work::StreamsWrite, Work::Write)] {
             single.offer(streams, single.get(one).map_or(0.0, |one| one.rate), Source::Assumed);
@@ -184,6 +192,21 @@ impl Known {
     }
 }
 
+/// Sets limits that are not md's own, or not of the array that the law is given.
+fn limit(case: &Case, machine: &mut Machine) {
+    if case.ours {
+        machine.stripe_cache = NO_LIMIT;
+        // md's default is not ours; what a server states is its own.
+        if machine.sync_speed_max == SYNC_SPEED_MAX {
+            machine.sync_speed_max = NO_LIMIT;
+        }
+    }
+    // The law's array misses no member, so that it has a resync or a check.
+    if case.is_rebuild() {
+        machine.sync_speed_max *= case.array.counted_by_md(false);
+    }
+}
+
 /// Lowers rates of platters to the place that background work has reached: they are of the outer
 /// tracks.
 fn slow_by_place(case: &Case, machine: &Machine, single: &mut Single) {
@@ -195,29 +218,6 @@ fn slow_by_place(case: &Case, machine: &Machine, single: &mut Single) {
             let rate = one.rate * (1.0 - LOST_AT_THE_INNERMOST * place);
             single.replace(work, Some(rate), one.source);
         }
-    }
-}
-
-/// What was probed of CPU and gaps, and the settings of md or of a server of ours.
-fn settings_of(case: &Case, machine: &mut Machine) {
-    machine.cpu_read_us_per_kib = case.probes.cpu_us_per_kib.or(machine.cpu_read_us_per_kib);
-    machine.cpu_write_us_per_kib = machine.cpu_write_us_per_kib.or(case.probes.cpu_us_per_kib);
-    machine.request_us = case.probes.cpu_us_per_request.or(machine.request_us);
-    machine.gap_ms = case.probes.gap_ms.or(machine.gap_ms).or(case.ours.then_some(0.0));
-    if case.ours && hides_gaps(case) {
-        machine.gap_ms = Some(0.0);
-    }
-    machine.bitmap = case.state.bitmap.or(machine.bitmap);
-    if case.ours {
-        machine.stripe_cache = NO_LIMIT;
-        // md's default is not ours; what a server states is its own.
-        if machine.sync_speed_max == SYNC_SPEED_MAX {
-            machine.sync_speed_max = NO_LIMIT;
-        }
-    }
-    // The law's array misses no member, so that it has a resync or a check.
-    if case.is_rebuild() {
-        machine.sync_speed_max *= case.array.counted_by_md(false);
     }
 }
 

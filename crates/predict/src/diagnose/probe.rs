@@ -56,6 +56,18 @@ impl Probe {
             Probe::Gap => "read the first member with gaps",
         }
     }
+
+    /// What facts in a file can have in its place.
+    pub const fn facts(self) -> &'static str {
+        match self {
+            Probe::Alone => "disks (rpm, seq_read_mb_per_s), or probes (alone_mb_per_s),",
+            Probe::Together => "buses (mb_per_s, members)",
+            Probe::Seeks => "single (\"random read\"), or probes (seeks),",
+            Probe::SeeksTogether => "probes (seeks_together_per_s)",
+            Probe::Transfer => "probes (transfer)",
+            Probe::Gap => "probes (gap_ms)",
+        }
+    }
 }
 
 /// Random reads of 4 KiB of one member, per second.

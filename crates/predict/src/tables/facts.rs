@@ -183,49 +183,73 @@ fn disks(value: Option<&Value>) -> Vec<Disk> {
     all.into_iter().filter(|disk| disk.is_object()).map(Disk::of).collect()
 }
 
+/// Keys of a disk that are read besides its rates in order.
+const OF_A_DISK: [&[&str]; 6] = [
+    &["count", "note", "rpm"],
+    &NAMES,
+    &["flash", "ssd", "nvme", "shingled", "smr"],
+    &SEEK_MS,
+    &ACCESS_MS,
+    &["interface"],
+];
+/// Keys whose texts say what a disk is.
+const NAMES: [&str; 6] = ["media", "type", "kind", "model", "class", "name"];
+/// Parts of the keys of figures that are not of a rate in order.
+const NOT_IN_ORDER: [&str; 7] = ["rand", "iops", "seek", "access", "cache", "latency", "4k"];
+
+/// Whether a key is of a rate in order: it has one of these parts.
+fn is_rate(key: &str, parts: &[&str]) -> bool {
+    let has = |parts: &[&str]| parts.iter().any(|part| key.contains(part));
+    has(parts) && !has(&NOT_IN_ORDER)
+}
+
+/// Whether something is read of this key of a disk.
+pub fn is_of_a_disk(key: &str) -> bool {
+    let key = plain_key(key);
+    let is = |names: &[&str]| names.iter().any(|name| plain_key(name) == key);
+    OF_A_DISK.iter().any(|names| is(names)) || is_rate(&key, &["read", "write", "seq", "sustain"])
+}
+
 impl Disk {
     fn of(value: &Value) -> Disk {
         let fields = Fields::of(Some(value));
         let any = |parts: &[&str], other: &[&str]| {
             fields.0?.iter().find_map(|(key, value)| {
                 let key = plain_key(key);
-                let fits = parts.iter().any(|part| key.contains(part))
-                    && !other.iter().any(|part| key.contains(part));
+                let fits = is_rate(&key, parts) && !other.iter().any(|part| key.contains(part));
                 number(value).filter(|_| fits)
             })
         };
-        let not = ["rand", "iops", "seek", "access", "cache", "latency", "4k"];
-        let not_write = ["rand", "iops", "seek", "access", "cache", "latency", "4k", "write"];
-        let read = fields.rate(&SEQUENTIAL_READ).or_else(|| any(&["read"], &not));
+        let read = fields.rate(&SEQUENTIAL_READ).or_else(|| any(&["read"], &[]));
         Disk {
             rpm: fields.number(&["rpm"]),
             is_flash: is_flash(fields),
             is_shingled: is_shingled(fields),
-            read: read.or_else(|| any(&["seq", "sustain"], &not_write)),
-            write: fields.rate(&SEQUENTIAL_WRITE).or_else(|| any(&["write"], &not)),
+            read: read.or_else(|| any(&["seq", "sustain"], &["write"])),
+            write: fields.rate(&SEQUENTIAL_WRITE).or_else(|| any(&["write"], &[])),
             seek_ms: seek_ms(fields),
             access_ms: access_ms(fields),
         }
     }
 }
 
+const SEEK_MS: [&str; 7] = [
+    "seek_ms",
+    "avg_seek_ms",
+    "average_seek_ms",
+    "seek_average_ms",
+    "seek_read_ms",
+    "avg_seek_read_ms",
+    "seek",
+];
+const ACCESS_MS: [&str; 3] = ["access_ms", "access_time_ms", "access_read_ms"];
+
 fn seek_ms(fields: Fields<'_>) -> Option<f64> {
-    let keys = [
-        "seek_ms",
-        "avg_seek_ms",
-        "average_seek_ms",
-        "seek_average_ms",
-        "seek_read_ms",
-        "avg_seek_read_ms",
-        "seek",
-    ];
-    fields.number(&keys).filter(|ms| (0.1..100.0).contains(ms))
+    fields.number(&SEEK_MS).filter(|ms| (0.1..100.0).contains(ms))
 }
 
 fn access_ms(fields: Fields<'_>) -> Option<f64> {
-    fields
-        .number(&["access_ms", "access_time_ms", "access_read_ms"])
-        .filter(|ms| (0.1..100.0).contains(ms))
+    fields.number(&ACCESS_MS).filter(|ms| (0.1..100.0).contains(ms))
 }
 
 fn says_flash(text: &str) -> bool {
@@ -234,8 +258,8 @@ fn says_flash(text: &str) -> bool {
 }
 
 fn is_flash(fields: Fields<'_>) -> bool {
-    let named = ["media", "type", "kind", "model", "class", "name", "interface"];
-    named.iter().any(|key| fields.text(&[key]).is_some_and(|text| says_flash(&text)))
+    let mut named = NAMES.iter().chain(&["interface"]);
+    named.any(|key| fields.text(&[key]).is_some_and(|text| says_flash(&text)))
         || fields.get(&["rpm"]).and_then(Value::as_f64) == Some(0.0)
         || ["flash", "ssd", "nvme"].iter().any(|key| fields.flag(&[key]) == Some(true))
 }
@@ -247,11 +271,10 @@ fn says_shingled(text: &str) -> bool {
 }
 
 fn is_shingled(fields: Fields<'_>) -> bool {
-    let named = ["media", "type", "kind", "model", "class", "name"];
     // Few makers say it: the catalogue does.
     let model = fields.text(&["model"]);
     let known = model.and_then(|model| of_model(&model).or_else(|| find(&model).ok()));
-    named.iter().any(|key| fields.text(&[key]).is_some_and(|text| says_shingled(&text)))
+    NAMES.iter().any(|key| fields.text(&[key]).is_some_and(|text| says_shingled(&text)))
         || fields.flag(&["shingled", "smr"]) == Some(true)
         || known.is_some_and(|disk| disk.is_shingled())
 }

@@ -54,7 +54,7 @@ const REQUESTS_LEAST: f64 = 1.0;
 pub fn load(text: &str, device: Option<&str>) -> Result<Load> {
     let reports = match text.trim_start().starts_with('{') {
         true => of_json(text)?,
-        false => of_tables(text)?,
+        false => of_tables(&spec::mail::decoded(text))?,
     };
     let is_single = reports.len() == 1;
     let counted = if is_single { &reports[..] } else { &reports[1..] };

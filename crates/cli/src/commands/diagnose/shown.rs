@@ -116,7 +116,10 @@ impl Shown<'_> {
             None => "to decide",
         };
         if let Some(probe) = found.next_probe.filter(|_| !probed && !self.target.is_served) {
-            let _ = writeln!(out, "{aim}: {} (--probe)", probe.words());
+            let _ = match self.target.paths.is_empty() {
+                true => writeln!(out, "{aim}: state {} in --facts", probe.facts()),
+                false => writeln!(out, "{aim}: {} (--probe)", probe.words()),
+            };
         }
         if found.needs_writes && !self.target.is_served {
             let what = "what a write costs is unknown: raidlab calibrate --scratch, --calibration";

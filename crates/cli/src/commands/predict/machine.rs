@@ -209,6 +209,7 @@ impl Described {
             let missing = pasted.array.missing;
             self.assumed.push(format!("all members are there: {missing} of {members} are missing"));
         }
+        self.assumed.extend(pasted.notes.iter().cloned());
         Ok(Array { missing: 0, ..pasted.array })
     }
 

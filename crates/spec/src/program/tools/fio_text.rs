@@ -44,7 +44,7 @@ const OF_FIO: &str = "output output-format minimal append-terse terse-version ve
 
 /// Whether a text is the options of a command line, rather than the name of a file.
 pub fn is_command_line(text: &str) -> bool {
-    !command_lines(text).all.is_empty()
+    !command_lines(&mail::decoded(text)).all.is_empty()
 }
 
 /// The text of a job with the values of variables, and with the files that it includes.
@@ -105,6 +105,7 @@ fn substituted(line: &str, variable: &dyn Fn(&str) -> Option<String>) -> String 
 /// # Errors
 /// What is no section, or an option outside of all.
 pub(super) fn sections(path: &str, text: &str) -> Result<Vec<Section>, JobError> {
+    let text = &mail::decoded(text);
     let CommandLines { all, left_over } = command_lines(text);
     let sections = match (&all[..], left_over) {
         ([], _) => of_file(path, text)?,
@@ -393,6 +394,7 @@ mod tests {
             (">> fio -name=x\n>> -bs=4k -rw=read\n\n>> -thread", "x: bs=4k rw=read thread"),
             ("$ fio --name=x \\\n> --rw=read \\\n> log", "x: rw=read"),
             ("fio --name=a > x --bs=4k && fio --name=b 2>&1 | tee -a y", "a: bs=4k\nb: stonewall"),
+            ("fio --name=3Dx --rw=3Dread --bs=\n=3D4k", "x: rw=read bs=4k"),
             ("> [a]\n> rw=read\n> [b]\n> rw=write", "a: rw=read\nb: rw=write"),
         ] {
             assert_eq!(read(line), expected, "{line}");
