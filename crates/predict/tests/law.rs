@@ -171,7 +171,7 @@ fn a_queue_is_shared_by_the_members_which_sort_the_less() {
 #[test]
 fn a_deep_stream_reads_both_near_copies_of_raid_10() {
     let copies = |layout: Copies| Array { copies: layout, ..Array::new(Level::Raid10, 4, 64.0) };
-    let of = |array: Array, one_mb: f64, depth: f64| {
+    let by = |array: Array, one_mb: f64, depth: f64, reads_all_copies: bool| {
         let access = Access {
             direct: true,
             in_flight_bytes: Some(depth * 1048576.0),
@@ -179,10 +179,12 @@ fn a_deep_stream_reads_both_near_copies_of_raid_10() {
         };
         let mut one = single(Work::DirectRead, one_mb);
         one.offer(Work::Read, one_mb, Source::Measured);
-        let machine = Machine { kernel: Some(Kernel(6, 12, 0)), ..Machine::new(DISK) };
+        let kernel = Some(Kernel(6, 12, 0));
+        let machine = Machine { kernel, reads_all_copies, ..Machine::new(DISK) };
         let constants = raidlab_predict::fitted::Fitted::built_in().constants;
         predict(&array, &machine, &access, &one, &constants).expect("it has one").value
     };
+    let of = |array, one_mb, depth| by(array, one_mb, depth, false);
     for (one, depth, measured) in [
         (125.0, 8.0, 381.0),
         (125.0, 16.0, 440.0),
@@ -202,6 +204,13 @@ fn a_deep_stream_reads_both_near_copies_of_raid_10() {
     ] {
         let found = of(array, 260.0, 1.0);
         assert!((found / measured - 1.0).abs() < 0.12, "{array:?}: {found} for {measured}");
+    }
+    // Of a server of ours, RAID 1 too, whose runs are longer.
+    for (depth, measured) in [(4.0, 368.0), (8.0, 471.0), (64.0, 513.0)] {
+        let mirror = Array::new(Level::Raid1, 2, 64.0);
+        let found = by(mirror, 260.0, depth, true);
+        assert!((found / measured - 1.0).abs() < 0.2, "x{depth}: {found} for {measured}");
+        assert!((of(mirror, 260.0, depth) / 260.0 - 1.0).abs() < 0.12, "x{depth}");
     }
 }
 

@@ -45,7 +45,9 @@ fn members_stand_below_their_array() {
     assert_eq!(frames[0]["groups"][0]["array"]["reads_per_s"], 0.0);
     let aside = Dir::new();
     let file = aside.file("watch.json");
-    std::fs::write(&file, "from before").expect("a file");
+    std::fs::write(&file, "no earlier output").expect("a file");
+    raidlab(&format!("{words} --json={file} md7")).code(2);
+    std::fs::write(&file, "{\"from\": \"before\"}").expect("a file");
     let ran = raidlab(&format!("{words} --json={file} md7")).code(0);
     assert!(ran.stdout.contains("device"), "{}", ran.stdout);
     let lines = std::fs::read_to_string(&file).expect("the file");

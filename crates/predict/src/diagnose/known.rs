@@ -195,6 +195,7 @@ impl Known {
 /// Sets limits that are not md's own, or not of the array that the law is given.
 fn limit(case: &Case, machine: &mut Machine) {
     if case.ours {
+        machine.reads_all_copies = true;
         machine.stripe_cache = NO_LIMIT;
         // md's default is not ours; what a server states is its own.
         if machine.sync_speed_max == SYNC_SPEED_MAX {

@@ -80,6 +80,8 @@ pub struct Machine {
     pub bitmap_chunk_kib: f64,
     /// What the array has of a member, bytes; `None`: unknown, taken as 1 TB.
     pub member_bytes: Option<f64>,
+    /// A deep stream of RAID 1 is read from all copies, as raidlab's engine does; md stays on one.
+    pub reads_all_copies: bool,
     /// `sync_speed_max`, MB/s as md counts ([`Array::counted_by_md`](super::Array::counted_by_md)).
     pub sync_speed_max: f64,
 }
@@ -110,6 +112,7 @@ impl Machine {
             bitmap: None,
             bitmap_chunk_kib: BITMAP_CHUNK_KIB,
             member_bytes: None,
+            reads_all_copies: false,
             sync_speed_max: SYNC_SPEED_MAX,
         }
     }

@@ -52,13 +52,14 @@ impl Law<'_> {
 
     /// A deep stream on near copies: an idle member reads on while the other reads what lies
     /// before, so that each reads its part of what is in flight, and jumps over the rest. RAID 1
-    /// stays on one copy.
+    /// of md stays on one copy.
     fn gain_of_near_copies(&self, one: f64) -> f64 {
-        let (Level::Raid10, Copies::Near(copies)) = (self.array.level, self.array.copies) else {
-            return 1.0;
+        let copies = match (self.array.level, self.array.copies) {
+            (Level::Raid10, Copies::Near(copies)) => f64::from(copies),
+            (Level::Raid1, _) if self.machine.reads_all_copies => self.n,
+            _ => return 1.0,
         };
         let Some(bytes) = self.access.in_flight_bytes else { return 1.0 };
-        let copies = f64::from(copies);
         let run_s = bytes / 1e6 / (self.n / copies) / one;
         let jump_s = self.constant(Symbol::Jm) * self.machine.media.revolution();
         (copies / (1.0 + jump_s / run_s)).max(1.0)
