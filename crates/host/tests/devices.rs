@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use raidlab_host::sys::LoopDevice;
@@ -169,6 +170,27 @@ fn read_only_devices_are_read_only_for_the_kernel_too() {
     assert_eq!((after.mtime(), after.mtime_nsec()), (before.1.mtime(), before.1.mtime_nsec()));
 }
 
+/// A device that is not written to until this is dropped: it stays so when it has another file.
+struct Protected<'a>(&'a Path);
+
+impl Protected<'_> {
+    fn new(device: &Path) -> Protected<'_> {
+        Protected::set(device, "--setro");
+        Protected(device)
+    }
+
+    fn set(device: &Path, how: &str) {
+        let ran = Command::new("blockdev").arg(how).arg(device).status();
+        assert!(ran.expect("util-linux is there").success(), "{how}");
+    }
+}
+
+impl Drop for Protected<'_> {
+    fn drop(&mut self) {
+        Protected::set(self.0, "--setrw");
+    }
+}
+
 #[test]
 fn a_loop_device_is_what_its_file_is_and_is_not_written_to_where_it_is_protected() {
     let dir = tempfile::tempdir().unwrap();
@@ -185,7 +207,8 @@ fn a_loop_device_is_what_its_file_is_and_is_not_written_to_where_it_is_protected
     let name = MemberName::parse(device.path().as_ref()).unwrap();
     let error = RescueMap::of(&name).expect_err("it is not to be left out").to_string();
     assert!(error.contains("disk.map") && error.contains(":map=none"), "{error}");
-    // This one is attached for reading.
+    assert!(open(&location, Access::ReadWrite).is_ok());
+    let _protected = Protected::new(device.path());
     let error = open(&location, Access::ReadWrite).expect_err("it is read-only").to_string();
     assert!(error.contains("write-protected"), "{error}");
     assert!(open(&location, Access::ReadOnly).is_ok());
