@@ -374,8 +374,8 @@ pub(crate) fn choose_to_write<'a>(
 
 /// A member of an array below, which begins as the member does that lies on that array.
 fn part_of_a_member(array: &Array, members: &[Opened]) -> Option<ChooseError> {
-    array.members.iter().find_map(|member| {
-        let member = &members[member.candidate];
+    array.read_write.slots.iter().flatten().find_map(|source| {
+        let member = &members[source.candidate];
         let metadata = member.superblock.metadata();
         let needs = metadata.data_offset.checked_add(metadata.data_sectors)?;
         let detection = member.superblocks();

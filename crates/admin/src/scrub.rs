@@ -330,7 +330,8 @@ fn proves_nothing(
     }
     let metadata = |candidate: usize| members[candidate].superblock.metadata();
     let mut slots = array.read_write.slots.iter().flatten();
-    if slots.any(|source| metadata(source.candidate).write_mostly) {
+    let may_lag = geometry.level() == Level::Raid1 && metadata(array.defining).bitmap.is_some();
+    if may_lag && slots.any(|source| metadata(source.candidate).write_mostly) {
         return Some(
             "write-mostly copies may lack what has been acknowledged (--write-behind), so most \
              copies prove nothing where they are not in sync; the first one that is not \

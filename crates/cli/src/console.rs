@@ -184,13 +184,16 @@ fn refuse_another_kind(file: &LockedFile, new: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The first word behind comments.
 fn first_word(text: &[u8]) -> &[u8] {
+    let is_comment = |line: &&[u8]| line.trim_ascii().is_empty() || line.starts_with(b"#");
+    let text = text.split(|byte| *byte == b'\n').find(|line| !is_comment(line)).unwrap_or_default();
     let is_behind = |byte: &u8| matches!(byte, b',' | b'=' | b' ' | b'\n');
     &text[..text.iter().position(is_behind).unwrap_or(text.len())]
 }
 
 /// What of the command line names the same file, besides one that names it as this path: an input,
-/// or another output.
+/// or another output. A plain word is no path here: it may be that of a level or an array.
 fn also_named(path: &Path) -> Option<OsString> {
     let identity = Identity::at(path)?;
     let mut is_own = true;
@@ -203,7 +206,10 @@ fn also_named(path: &Path) -> Option<OsString> {
             let end = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
             [OsStr::from_bytes(&rest[..end]), OsStr::from_bytes(rest)]
         });
-        let is_same = parts.any(|part| Identity::at(part.as_ref()) == Some(identity));
+        let is_path =
+            |part: &&OsStr| part.as_encoded_bytes().iter().any(|byte| matches!(byte, b'.' | b'/'));
+        let is_same =
+            parts.any(|part| is_path(&part) && Identity::at(part.as_ref()) == Some(identity));
         let value = match text.starts_with(b"--") {
             true => text.splitn(2, |byte| *byte == b'=').nth(1),
             false => Some(text),

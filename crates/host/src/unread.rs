@@ -111,6 +111,8 @@ impl RescueMap {
                             there.push(path);
                         }
                         Ok(_) => {}
+                        // The file of a loop device may be another user's.
+                        Err(_) if is_loop => {}
                         Err(error) => return fail(&path, MapProblem::System(error)),
                     }
                 }
@@ -264,27 +266,39 @@ fn beside(copy: &Path) -> Vec<PathBuf> {
         std::iter::once(copy).chain(stem)
     });
     let all = bases.flat_map(|base| EXTENSIONS.map(|it| with(&base, it)));
-    all.filter(|path| path != copy).collect()
+    all.filter(|path| path != copy && !is_same(path, copy)).collect()
 }
 
 /// How a mapfile may be called; a file of the last name may be any program's.
 const EXTENSIONS: [&str; 3] = [".map", ".mapfile", ".log"];
 
-/// Whether a file is there that is a map: by its name, or of ddrescue by its first line.
+/// Whether a file is there that is a map: of ddrescue by its first line, or by its name and lines
+/// that begin as those of a map do. One that is empty may have been one.
 ///
 /// # Errors
-/// It is there, and cannot be read: what it says is not known.
+/// It is there, is called a map, and cannot be read: what it says is not known.
 fn is_map(path: &Path) -> io::Result<bool> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        there => there?,
+    // A longer name than there can be is an error, too.
+    let Ok(_) = std::fs::symlink_metadata(path) else { return Ok(false) };
+    let read = || {
+        let mut head = Vec::new();
+        if std::fs::metadata(path)?.is_file() {
+            File::open(path)?.take(4096).read_to_end(&mut head)?;
+            return Ok(Some(head));
+        }
+        Ok(None)
     };
-    if !std::fs::metadata(path)?.is_file() {
-        return Ok(false);
+    if path.as_os_str().as_encoded_bytes().ends_with(b".log") {
+        let read: io::Result<_> = read();
+        return Ok(read.is_ok_and(|head| head.is_some_and(|head| Mapfile::begins(&head))));
     }
-    let mut head = Vec::new();
-    File::open(path)?.take(64).read_to_end(&mut head)?;
-    Ok(!path.as_os_str().as_encoded_bytes().ends_with(b".log") || Mapfile::begins(&head))
+    let Some(head) = read()? else { return Ok(false) };
+    let mut lines = head.split(|byte| *byte == b'\n').map(|line| {
+        let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        line.trim_ascii_start()
+    });
+    let is_of_map = |line: &[u8]| line.starts_with(b"0x") || line.starts_with(b"0 ");
+    Ok(head.is_empty() || Mapfile::begins(&head) || lines.any(is_of_map))
 }
 
 /// Whether two names are those of one file.
@@ -368,7 +382,9 @@ mod tests {
         // By its name it is a map; what is none may say that it was one.
         std::fs::write(at("d.map"), "0 +\n0 4096 -\n").unwrap();
         assert!(map().unwrap().is_some());
-        for text in ["", "notes\n", "\u{feff}0 +\n0 4096 +\n"] {
+        std::fs::write(at("d.map"), "which disk is which\n").unwrap();
+        assert!(map().unwrap().is_none());
+        for text in ["", "0x0 +\n", "\u{feff}0 +\n0 4096 +\n"] {
             std::fs::write(at("d.map"), text).unwrap();
             let error = map().unwrap_err().to_string();
             assert!(error.ends_with(":map=none takes the copy for whole"), "{error}");

@@ -65,6 +65,8 @@ pub struct Context<'a> {
     pub legal: &'a Model,
     /// Copies differed and parity was wrong when the first life began.
     pub began_out_of_sync: bool,
+    /// Slot of a write-mostly member, whose copies come behind the others.
+    pub write_mostly: Option<u16>,
     /// Members whose loss was recorded: no rule may accept them.
     pub lost: &'a [usize],
 }
@@ -641,6 +643,7 @@ impl<'a> CrashImages<'a> {
         let mut copies = vec![Copy::default(); mirrored.copies()];
         for at in 0..self.context.geometry.array_sectors() {
             mirrored.locate(Sector(at), &mut copies);
+            copies.sort_by_key(|copy| self.context.write_mostly == Some(copy.member.0));
             let marked = self.is_marked(at, view);
             let mut there = copies.iter().filter(|copy| here(copy)).peekable();
             // Of enough members, unless all list it as bad.

@@ -665,6 +665,7 @@ impl Life {
             block: self.offline.block,
             legal: &self.control_plane().durable,
             began_out_of_sync: self.offline.began_out_of_sync,
+            write_mostly: self.offline.write_mostly,
             lost: recorded,
         }
     }
@@ -734,6 +735,7 @@ impl Life {
             data_offsets: self.offline.data_offsets.clone(),
             legal,
             began_out_of_sync: self.offline.began_out_of_sync,
+            write_mostly: self.offline.write_mostly,
             lost: self.offline.lost.clone(),
             recorded: self.recorded(),
             events,

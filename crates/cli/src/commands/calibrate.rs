@@ -186,7 +186,7 @@ fn check_output(path: &Path, used: &[Used], arguments: &CalibrateArguments) -> R
         if let Some(how) = overlaps(used, &path) {
             bail!("--output {}: {how}; name another file", path.display());
         }
-        check_replaceable(&path, b"").map_err(of_option("--output"))?;
+        check_replaceable(&path, b"name = ").map_err(of_option("--output"))?;
         if arguments.json.is(&path) {
             bail!("--json and --output name the same file");
         }

@@ -38,6 +38,9 @@ pub(crate) struct OfflineArray {
     pub(super) legal: Model,
     /// See [`Context::began_out_of_sync`].
     pub(super) began_out_of_sync: bool,
+    /// Slot of a write-mostly member, the same in all lives: superblocks keep the flag, and the
+    /// first copy of the others is the one that a resync keeps.
+    pub(super) write_mostly: Option<u16>,
     /// Members that are lost, or must be taken for lost.
     pub(super) lost: Vec<usize>,
     /// Those of them whose loss is on record.
@@ -76,8 +79,11 @@ impl OfflineArray {
         let sizes = images.iter().map(Vec::len).collect();
         let mut legal = Model::new(geometry.array_sectors(), false);
         let began_out_of_sync = array.begins.is_out_of_sync();
+        // From a generator of its own, so that what else a seed decides stays as it was.
+        let mut aside = rng.clone();
+        let write_mostly = aside.one_in(3).then(|| aside.below(geometry.members() as u64) as u16);
         if began_out_of_sync {
-            spoil(&geometry, &data_offsets, &mut images, rng);
+            spoil(&geometry, &data_offsets, &mut images, write_mostly, rng);
             // The copy that is read may be lost or bad: then another one, which differs, is what
             // there is.
             if matches!(geometry.kind(), Kind::Mirrored(_)) && (scenario.troubled || rng.one_in(2))
@@ -96,6 +102,7 @@ impl OfflineArray {
             data_offsets,
             legal,
             began_out_of_sync,
+            write_mostly,
             lost: Vec::new(),
             recorded: Vec::new(),
             events: 0,
@@ -122,6 +129,7 @@ impl OfflineArray {
             block: self.block,
             legal: &self.legal,
             began_out_of_sync: self.began_out_of_sync,
+            write_mostly: self.write_mostly,
             lost: &self.recorded,
         };
         let images: Vec<&[u8]> = self.images.iter().map(|image| &image[..]).collect();
@@ -576,9 +584,9 @@ impl OfflineArray {
             true => MemberSet::one(aside.below(slots) as u16),
             false => MemberSet::EMPTY,
         };
-        let (write_mostly, failfast) = (some(), some());
+        let failfast = some();
         let config = ShardConfig {
-            write_mostly,
+            write_mostly: self.write_mostly.into_iter().collect(),
             failfast,
             missing: without,
             logical_block: self.block,
@@ -681,8 +689,14 @@ fn lacks_data(geometry: &Geometry, accepted: &[usize]) -> bool {
     rows.flat_map(|row| &row.data).any(|member| !accepted.contains(&member.index()))
 }
 
-/// Makes all redundancy wrong: every copy but the first, and all parity.
-fn spoil(geometry: &Geometry, data_offsets: &[u64], images: &mut [Vec<u8>], rng: &mut Rng) {
+/// Makes all redundancy wrong: every copy but the first that is not write-mostly, and all parity.
+fn spoil(
+    geometry: &Geometry,
+    data_offsets: &[u64],
+    images: &mut [Vec<u8>],
+    write_mostly: Option<u16>,
+    rng: &mut Rng,
+) {
     let mut spoil = |member: MemberIdx, at: u64| {
         let from = (data_offsets[member.index()] + at) as usize * SECTOR;
         images[member.index()][from..from + SECTOR].fill(1 + rng.below(255) as u8);
@@ -692,6 +706,7 @@ fn spoil(geometry: &Geometry, data_offsets: &[u64], images: &mut [Vec<u8>], rng:
             let mut copies = vec![Copy::default(); mirrored.copies()];
             for at in 0..geometry.array_sectors() {
                 mirrored.locate(Sector(at), &mut copies);
+                copies.sort_by_key(|copy| write_mostly == Some(copy.member.0));
                 copies[1..].iter().for_each(|copy| spoil(copy.member, copy.sector.0));
             }
         }
