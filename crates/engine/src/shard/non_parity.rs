@@ -55,7 +55,7 @@ pub(crate) struct NonParity {
     /// Members whose copies come last, and are the ones that others replace where copies differ: a
     /// write-mostly one may lack what has been acknowledged, because md completes a write behind
     /// it. Never changes, for what has been read of the first copy is written to the others.
-    last: MemberSet,
+    last: Option<Box<MemberSet>>,
     /// Sectors of a logical block.
     block: u64,
 }
@@ -79,7 +79,7 @@ impl NonParity {
             range_locks: RangeLocks::new(),
             balance,
             failfast: config.failfast,
-            last: config.write_mostly,
+            last: (!config.write_mostly.is_empty()).then(|| Box::new(config.write_mostly)),
             scatter: Coalescer::default(),
             ranges: Vec::new(),
             copies: vec![Copy { member: MemberIdx(0), sector: Sector(0) }; copies],
@@ -677,14 +677,20 @@ impl NonParity {
             }
             GeometryKind::Mirrored(mirrored) => {
                 let sectors = mirrored.locate(Sector(at), &mut self.copies);
-                if !self.last.is_empty() {
-                    self.copies.sort_by_key(|copy| self.last.contains(copy.member.0));
+                if let Some(last) = &self.last {
+                    order(&mut self.copies, last);
                 }
                 sectors
             }
             GeometryKind::Parity(_) => unreachable!("parity levels belong to `stripe`"),
         }
     }
+}
+
+/// Puts the copies of some members behind the others.
+#[cold]
+fn order(copies: &mut [Copy], last: &MemberSet) {
+    copies.sort_by_key(|copy| last.contains(copy.member.0));
 }
 
 /// A failed write takes the member out of service, unless it is the last one with the data.
