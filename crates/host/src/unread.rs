@@ -276,23 +276,18 @@ const EXTENSIONS: [&str; 3] = [".map", ".mapfile", ".log"];
 /// that begin as those of a map do. One that is empty may have been one.
 ///
 /// # Errors
-/// It is there, is called a map, and cannot be read: what it says is not known.
+/// It is there, and cannot be read: what it says is not known.
 fn is_map(path: &Path) -> io::Result<bool> {
     // A longer name than there can be is an error, too.
     let Ok(_) = std::fs::symlink_metadata(path) else { return Ok(false) };
-    let read = || {
-        let mut head = Vec::new();
-        if std::fs::metadata(path)?.is_file() {
-            File::open(path)?.take(4096).read_to_end(&mut head)?;
-            return Ok(Some(head));
-        }
-        Ok(None)
-    };
-    if path.as_os_str().as_encoded_bytes().ends_with(b".log") {
-        let read: io::Result<_> = read();
-        return Ok(read.is_ok_and(|head| head.is_some_and(|head| Mapfile::begins(&head))));
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(false);
     }
-    let Some(head) = read()? else { return Ok(false) };
+    let mut head = Vec::new();
+    File::open(path)?.take(4096).read_to_end(&mut head)?;
+    if path.as_os_str().as_encoded_bytes().ends_with(b".log") {
+        return Ok(Mapfile::begins(&head));
+    }
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         line.trim_ascii_start()
