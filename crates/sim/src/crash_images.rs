@@ -4,23 +4,24 @@
 //! members are fresh by either rule of the kernels, which positions any of their bitmaps marks,
 //! what each sector may hold. Where the metadata mark nothing, copies are alike and parity is true.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use md::assemble::MemberState;
 use md::geometry::Copy;
 use md::ondisk::Role;
-use md::ondisk::bad_blocks::BadBlocks;
-use md::ondisk::bitmap::{BitmapHeader, sync_sectors};
-use md::ondisk::superblock::{ArrayState, DeviceState, Policy};
+use md::ondisk::superblock::{ArrayState, Policy};
 use md::{Geometry, Kind, MemberIdx, Sector, StripeNo};
 use parity::{Block, Kernels};
 
-use crate::assembly::{self, Found, Refusal, StartOptions};
+use crate::assembly::{self, Refusal, StartOptions};
 use crate::member::SECTOR;
 use crate::model::Model;
+
+mod metadata;
+
+use metadata::{Disk, Metadata};
 
 /// A kernel's rule for which members belong to the array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,36 +78,6 @@ struct Taken {
     accepted: Vec<usize>,
     partial: Vec<(usize, u64)>,
     replacements: Vec<(usize, u64)>,
-}
-
-/// A device as the power cut left it.
-struct Disk {
-    /// Its number in the tables of roles.
-    number: u32,
-    state: ArrayState,
-    bitmap: Option<(BitmapHeader, Vec<u8>)>,
-    /// Sectors of the device.
-    bad: BadBlocks,
-}
-
-impl Disk {
-    fn has_slot(&self) -> bool {
-        self.own().is_some_and(|own| matches!(own.role, Role::Slot(_)))
-    }
-
-    /// What its superblock says of the device itself.
-    fn own(&self) -> Option<&DeviceState> {
-        self.state.devices.get(self.number as usize)?.as_ref()
-    }
-}
-
-/// What the metadata on the devices say, whatever their data are.
-struct Metadata {
-    /// By place; `None`: without a valid superblock.
-    disks: Vec<Option<Disk>>,
-    /// The view of `md::assemble`; `None`: it refuses the array.
-    assembled: Option<View>,
-    views: OnceCell<Vec<View>>,
 }
 
 /// Images of one array that differ in a few sectors, as the states of a crash point do: what has
@@ -174,6 +145,24 @@ impl<'a> CrashImages<'a> {
                 && !self.has_left(*at)
         };
         (0..self.geometry().members()).filter(is_torn).collect()
+    }
+
+    /// The slots that a superblock records for devices without a valid one of their own, where a
+    /// device beside the members has none: a spare that has just become a replacement.
+    pub fn torn_beside(&self, freshest: &ArrayState) -> Vec<usize> {
+        let beside = self.geometry().members()..self.images.len();
+        let is_torn = |at: usize| self.metadata.disks[at].is_none() && !self.images[at].is_empty();
+        if !beside.clone().any(is_torn) {
+            return Vec::new();
+        }
+        let is_valid = |number| self.metadata.disks.iter().flatten().any(|it| it.number == number);
+        let devices = (0..).zip(&freshest.devices).filter(|(number, _)| !is_valid(*number));
+        let roles = devices.filter_map(|(_, device)| device.as_ref().map(|device| device.role));
+        let slots = roles.filter_map(|role| match role {
+            Role::Slot(slot) => Some(usize::from(slot)),
+            _ => None,
+        });
+        slots.collect()
     }
 
     /// Whether what has replaced a slot's first device says that it has the slot: if there is a
@@ -741,58 +730,4 @@ fn recover(
         }
         _ => false,
     }
-}
-
-impl Metadata {
-    fn of(images: &[&[u8]], context: &Context<'_>) -> Metadata {
-        let all: Vec<Option<&[u8]>> = images.iter().copied().map(Some).collect();
-        let mut disks: Vec<Option<Disk>> = images.iter().map(|_| None).collect();
-        let found = assembly::examine(&all, context.block);
-        for found in found.iter().filter(|found| found.is_whole) {
-            let image = images[found.device];
-            disks[found.device] = Some(disk(found, image, context));
-        }
-        Metadata { disks, assembled: assembled(&found), views: OnceCell::new() }
-    }
-}
-
-/// What `md::assemble` takes.
-fn assembled(found: &[Found]) -> Option<View> {
-    let array = assembly::assembled(found, false).ok()?;
-    let freshest = found[array.defining].superblock.state();
-    let (mut taken, mut later) = (Taken::default(), Vec::new());
-    for member in &array.members {
-        let device = found[member.candidate].device;
-        match member.state {
-            MemberState::Active(_) => taken.accepted.push(device),
-            MemberState::Recovering { up_to, .. } => taken.partial.push((device, up_to)),
-            MemberState::Replacement { slot, up_to } => later.push((device, slot, member, up_to)),
-            _ => {}
-        }
-    }
-    for (device, slot, member, up_to) in later {
-        let source = array.read_write.slots.get(slot.index()).and_then(Option::as_ref);
-        let has_slot = source.is_some_and(|source| source.candidate == member.candidate);
-        match up_to {
-            _ if !has_slot => taken.replacements.push((device, up_to.unwrap_or(u64::MAX))),
-            None => taken.accepted.push(device),
-            Some(up_to) => taken.partial.push((device, up_to)),
-        }
-    }
-    taken.accepted.sort_unstable();
-    taken.partial.sort_unstable();
-    let Taken { accepted, partial, replacements } = taken;
-    let rule = Rule::Assembly;
-    let view = View { rule, accepted, partial, replacements, freshest };
-    array.read_write.verdict.runs().then_some(view)
-}
-
-fn disk(found: &Found, image: &[u8], context: &Context<'_>) -> Disk {
-    let bitmap = match context.has_bitmap {
-        true => assembly::bitmap_of(found, image, sync_sectors(context.geometry).unwrap_or(0)),
-        false => None,
-    };
-    let bad = assembly::bad_blocks_of(found, image);
-    let number = found.metadata.dev_number;
-    Disk { number, state: found.superblock.state(), bitmap, bad }
 }

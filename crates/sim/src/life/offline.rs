@@ -193,8 +193,11 @@ impl OfflineArray {
             Err(refusal) => {
                 // Dirty and degraded: refused without force, as by md. Copies that may differ, and
                 // the superblock of the first one is torn: refused, since the others may never have
-                // been synced.
-                let torn = self.crashed().torn();
+                // been synced. The superblock of a replacement does not say which of the two the
+                // slot's copy is on.
+                let mut torn = self.crashed().torn();
+                let beside = self.crashed().torn_beside(&views[0].freshest);
+                torn.extend(beside.into_iter().filter(|slot| !present.contains(slot)));
                 let torn =
                     torn.iter().any(|at| has_first_copy(&self.geometry, *at, &self.recorded));
                 let lacks_data = lacks_data(&self.geometry, &present);

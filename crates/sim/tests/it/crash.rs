@@ -125,6 +125,17 @@ fn rows_that_are_zeroed_do_not_count_as_users_of_memory() {
     life::run(&scenario.parse().expect("a scenario"));
 }
 
+/// The start is refused: the spare's superblock was torn when it became the replacement of a member
+/// that is not there, and which of the two has the slot's copy cannot be known.
+#[test]
+fn a_start_may_be_refused_for_the_torn_superblock_of_a_new_replacement() {
+    let scenario = "\
+        raid10 n2 x2 chunk=8 used=128 v=1.2 roles=384 begins=in-sync shards=1 depth=1 \
+        seed=72813181306872 troubled : full1@0+256/0 w5+1 step362 addspare step4 cut1 \
+        full1@0+256/3 joinreplace0 step40 cut3@1";
+    life::run(&scenario.parse().expect("a scenario"));
+}
+
 fn run_family(name: &str, shapes: &[Shape], count: u64) {
     for_seeds!(name, count, |seed| life::run(&random::scenario(shapes, seed)));
 }
