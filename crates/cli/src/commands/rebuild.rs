@@ -244,7 +244,12 @@ fn text(report: &RebuildReport) -> String {
         let _ = writeln!(out, "slot {slot}: empty");
     }
     if members.is_empty() {
-        let _ = writeln!(out, "{level}: complete, nothing to rebuild");
+        let what = match (report.resynced, report.is_clean) {
+            (false, _) => "nothing to rebuild",
+            (true, true) => "resynced; no member to rebuild",
+            (true, false) => "no member to rebuild; its resync is not complete",
+        };
+        let _ = writeln!(out, "{level}: complete, {what}");
         return out;
     }
     let seconds = report.elapsed.as_secs_f64();

@@ -115,6 +115,16 @@ fn a_new_device_gets_what_the_lost_member_had() {
 }
 
 #[test]
+fn a_resync_that_a_rebuild_does_is_said() {
+    let images = Images::new("-l 5 -c 64K --no-resync", 3);
+    let all = images.without(&[], "");
+    let first = raidlab(&format!("rebuild {all}")).code(0);
+    assert!(first.stdout.contains("resynced; no member to rebuild"), "{}", first.stdout);
+    let again = json(&raidlab(&format!("rebuild {all} --json")).code(0));
+    assert_eq!(again["resynced"], false, "{again}");
+}
+
+#[test]
 fn a_replacement_has_what_the_member_had_and_its_slot() {
     for (options, members, slot) in [
         ("-l 1", 2, 0),
