@@ -313,6 +313,14 @@ fn what_the_facts_leave_open_is_said() {
     assert!(fast.contains("assumed: members are flash"), "{fast}");
     assert!(fast.contains("random-read 90000 /s (measured)"), "{fast}");
     assert!(!fast.contains("seeks"), "{fast}");
+    let typed = dir.file("typed.json");
+    let facts = r#"{"single": {"seq read": 150}, "chunk_kb": 64, "disks": [{"rmp": 7200}]}"#;
+    std::fs::write(&typed, facts).expect("a file");
+    let typed = format!("predict --level raid5 --disks 4 --facts {typed}");
+    let said = raidlab(&typed).code(0).stdout;
+    for key in ["facts.chunk_kb", "facts.disks[0].rmp"] {
+        assert!(said.contains(&format!("{key} says nothing: it is not understood")), "{said}");
+    }
     let slow = of(json!({"seq read": 150, "random read": 120}));
     assert!(slow.contains("assumed: members are disks of 7200 rpm"), "{slow}");
     assert!(slow.contains("random-read 240 /s (other-depth)"), "{slow}");

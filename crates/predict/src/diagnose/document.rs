@@ -342,6 +342,14 @@ fn unknown(list: &str, of: &Object<'_>) -> Vec<String> {
     unknown.map(|key| of.path(key)).collect()
 }
 
+/// Keys of an object of facts that nothing is read of: `facts.chunk_size`.
+///
+/// # Errors
+/// The first field that is of the wrong kind.
+pub fn ignored_facts(facts: &Value) -> Result<Vec<String>> {
+    check_facts(&Object::of("facts", facts)?)
+}
+
 fn check_facts(facts: &Object<'_>) -> Result<Vec<String>> {
     let mut ignored = Vec::new();
     for (key, value) in facts.map {

@@ -31,8 +31,8 @@ pub use cause::Cause;
 pub use ceilings::Line;
 pub use decide::{Diagnosis, Expected, Verdict, diagnose};
 pub use document::{
-    Document, DocumentError, Measured, NETWORK_PAYLOAD, access_of, calibration_of, rate_of,
-    write_back,
+    Document, DocumentError, Measured, NETWORK_PAYLOAD, access_of, calibration_of, ignored_facts,
+    rate_of, write_back,
 };
 pub use evidence::{SYNC_SPEED_MIN, Sign};
 pub use probe::{Probe, ProbeFigures, RandomRates, Transfer, run};

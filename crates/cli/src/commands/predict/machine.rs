@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use drive::Profile;
-use predict::diagnose::rate_of;
+use predict::diagnose::{ignored_facts, rate_of};
 use predict::disks::Disk;
 use predict::law::{
     Array, Bus, FILE_BYTES, Kernel, Machine, Sheet, Single, Source, WhyNot, Work, WriteBack,
@@ -243,7 +243,11 @@ impl MachineArguments {
         let depth = f64::from(self.depth.unwrap_or(32));
         let jobs = f64::from(self.jobs.unwrap_or(1));
         let facts_of = |path| facts_of(path, depth * jobs);
-        let facts = self.facts.as_deref().map(facts_of).transpose()?;
+        let stated = self.facts.as_deref().map(facts_of).transpose()?;
+        let ignored = stated.iter().flat_map(|it| &it.ignored);
+        let ignored = ignored.map(|key| format!("{key} says nothing: it is not understood"));
+        let ignored: Vec<String> = ignored.collect();
+        let facts = stated.map(|it| (it.facts, it.single));
         let calibrated = self.calibration.as_deref().map(Calibrated::read).transpose()?;
         let bought = self.bought()?;
         let is_described =
@@ -254,7 +258,7 @@ impl MachineArguments {
                  profile), --calibration, --measured figures of one disk, or --facts"
             );
         }
-        let mut assumed = Vec::new();
+        let mut assumed = ignored;
         let set = self.members.as_deref().map(parse_set).transpose()?.unwrap_or_default();
         let of_profile = |(profile, count): (Cow<'_, Profile>, Option<u32>)| {
             (Sheet::of(&profile, depth * jobs), count, profile.name().to_string())
@@ -513,7 +517,15 @@ fn profile(name: &str) -> Result<Cow<'static, Profile>> {
 }
 
 /// The facts of a file, and what they say of one disk.
-fn facts_of(path: &Path, depth: f64) -> Result<(Facts, Single)> {
+/// What `--facts` says.
+struct StatedFacts {
+    facts: Facts,
+    single: Single,
+    /// Keys that nothing is read of.
+    ignored: Vec<String>,
+}
+
+fn facts_of(path: &Path, depth: f64) -> Result<StatedFacts> {
     let text = read_text(path)?;
     let value: Value =
         serde_json::from_str(&text).with_context(|| format!("{}: no JSON", path.display()))?;
@@ -521,7 +533,9 @@ fn facts_of(path: &Path, depth: f64) -> Result<(Facts, Single)> {
     if !facts.is_object() {
         bail!("{}: an object of facts is required", path.display());
     }
-    Ok(predict::tables::of_facts(facts, Some(depth)))
+    let ignored = ignored_facts(facts).with_context(|| path.display().to_string())?;
+    let (facts, single) = predict::tables::of_facts(facts, Some(depth));
+    Ok(StatedFacts { facts, single, ignored })
 }
 
 #[cfg(test)]
