@@ -3,9 +3,7 @@
 //! Invariant: with JSON on stdout, stdout holds the JSON and nothing else. A reader that goes away
 //! is no error. Called from every verb.
 
-use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
@@ -18,10 +16,12 @@ use host::{Device, Identity, LockedFile};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use serde::Serialize;
+use serde_json::Value;
 use spec::shown::{Shown, lines};
 
 use crate::error::{Context, of_option};
 use crate::members::{Used, existing_member, overlaps};
+use crate::named::also_named;
 
 /// A line on stderr: what it names may come from a disk, so it stays one line. A reader that has
 /// gone away (`2>&1 | head`) does not end the run.
@@ -117,7 +117,17 @@ impl JsonOut {
 /// The result of a verb as JSON, in the order of the alphabet: that does not change with the order
 /// of the fields.
 fn sorted_json_of(result: &impl Serialize) -> String {
-    format!("{:#}\n", serde_json::to_value(result).expect("plain data"))
+    format!("{:#}\n", value_of(result))
+}
+
+/// Rounded to three decimals, as times are shown.
+pub fn to_thousandths(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// The result of a verb as JSON.
+pub fn value_of(result: &impl Serialize) -> Value {
+    serde_json::to_value(result).expect("plain data")
 }
 
 /// Writes a record or a report into a file and replaces its contents. Refuses members of arrays,
@@ -192,34 +202,6 @@ fn first_word(text: &[u8]) -> &[u8] {
     &text[..text.iter().position(is_behind).unwrap_or(text.len())]
 }
 
-/// What of the command line names the same file, besides one that names it as this path: an input,
-/// or another output. A plain word is no path here: it may be that of a level or an array.
-fn also_named(path: &Path) -> Option<OsString> {
-    let identity = Identity::at(path)?;
-    let mut is_own = true;
-    std::env::args_os().skip(1).find(|argument| {
-        let text = argument.as_encoded_bytes();
-        // `--json=FILE`, `DISK:map=FILE`, `fio:FILE`, `A,B`.
-        let begins = text.iter().enumerate().filter(|(_, byte)| matches!(byte, b'=' | b':' | b','));
-        let mut parts = std::iter::once(0).chain(begins.map(|(at, _)| at + 1)).flat_map(|from| {
-            let rest = &text[from..];
-            let end = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
-            [OsStr::from_bytes(&rest[..end]), OsStr::from_bytes(rest)]
-        });
-        let is_path =
-            |part: &&OsStr| part.as_encoded_bytes().iter().any(|byte| matches!(byte, b'.' | b'/'));
-        let is_same =
-            parts.any(|part| is_path(&part) && Identity::at(part.as_ref()) == Some(identity));
-        let value = match text.starts_with(b"--") {
-            true => text.splitn(2, |byte| *byte == b'=').nth(1),
-            false => Some(text),
-        };
-        let is_this = is_own && value == Some(path.as_os_str().as_encoded_bytes());
-        is_own &= !(is_same && is_this);
-        is_same && !is_this
-    })
-}
-
 /// Opens and locks the file without changing it, so that the checked file is the written one.
 fn open_replaceable(path: &Path) -> Result<LockedFile> {
     let refuse = |what: &str| Err(anyhow!("{}: {what}; name another file", path.display()));
@@ -231,7 +213,7 @@ fn open_replaceable(path: &Path) -> Result<LockedFile> {
         return refuse("it is a block device");
     }
     if let Some(argument) = also_named(path) {
-        return refuse(&format!("'{}' names it, too", argument.display()));
+        return refuse(&format!("'{argument}' names it, too"));
     }
     let (output, _) = Device::open_output(path)?;
     match existing_member(&output) {

@@ -18,6 +18,7 @@ mod log;
 mod mdadm;
 mod members;
 mod meter;
+mod named;
 mod negative;
 #[cfg(feature = "lab")]
 mod output;
@@ -118,6 +119,7 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
         Ok(parsed) => parsed,
         Err(error) => return misused(&error, creates, behind_json),
     };
+    named::note(&Arguments::command(), &matches);
     // The matches of the verb, for verbs that need the source or the order of their options.
     let said = matches.subcommand().map_or(&matches, |(_, said)| said);
     let ended = match arguments.command {
