@@ -17,7 +17,7 @@ use bench::bench_run::{self, BenchEvent, BenchRun};
 use bench::provision::check_devices;
 use clap::{ArgMatches, Args, Subcommand};
 use host::Access;
-use serde_json::json;
+use serde::Serialize;
 use spec::bench_plan::{BenchPlan, BlockPlan};
 use spec::case::RunConfig;
 use spec::matrix::{LeftOut, Plan};
@@ -200,12 +200,26 @@ pub fn hold_to_cores(cores: Option<u32>) -> Result<()> {
     cores.map_or(Ok(()), hold_to)
 }
 
+/// What would be measured, and how long it would take.
+#[derive(Serialize)]
+struct ListDocument {
+    items: Vec<ListedItem>,
+    /// `None`: there is no estimate, as of programs.
+    seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct ListedItem {
+    name: String,
+    workloads: Vec<String>,
+}
+
 /// `--dry-run`: prints arrays, workloads and programs.
 fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result<Ending> {
-    let (mut text, mut cells) = (String::new(), Vec::new());
+    let (mut text, mut items) = (String::new(), Vec::new());
     for (name, workloads) in listed::items(work) {
         text += &format!("{name}: {}\n", workloads.join(", "));
-        cells.push(json!({"name": name, "workloads": workloads}));
+        items.push(ListedItem { name, workloads });
     }
     let estimate =
         |BlockPlan { place, plan }: &BlockPlan| bench::blocks::estimate_seconds(place, plan, run);
@@ -214,8 +228,8 @@ fn dry_run(work: &BenchPlan, run: &RunConfig, results: &ResultOptions) -> Result
     if let Some(seconds) = estimate {
         announce(&work.blocks, seconds);
     }
-    let json = json!({"items": cells, "seconds": estimate});
-    outputs.write_texts(&text, &json_of(&json), None).map(|()| Ending::Fine)
+    let listed = ListDocument { items, seconds: estimate };
+    outputs.write_texts(&text, &json_of(&listed), None).map(|()| Ending::Fine)
 }
 
 fn announce(plans: &[BlockPlan], estimate_seconds: f64) {

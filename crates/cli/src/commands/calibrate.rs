@@ -5,6 +5,7 @@
 
 mod listed;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -20,13 +21,14 @@ use clap::Args;
 use host::{Access, Device, DeviceOptions, Disk, Location};
 use indicatif::{ProgressBar, ProgressStyle};
 use predict::calibrate::{
-    Calibration, DiskFigures, Figures, Machine, MachineError, Progress, Settings, document_path,
+    Calibration, DiskFigures, Figures, Machine, MachineError, Progress, ScratchFigures, Settings,
+    WiringFigures, document_path,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::shown::Shown;
 use spec::units::show_size;
 
-use crate::console::{JsonOut, check_replaceable, replace_record, say};
+use crate::console::{JsonOut, check_replaceable, replace_record, say, to_thousandths};
 use crate::error::{Context, of_option};
 use crate::members::{Used, overlaps};
 use crate::size_args::parse_bytes;
@@ -165,7 +167,7 @@ pub fn run(arguments: &CalibrateArguments) -> Result<Ending> {
         }
     }
     let found = Found { names: &names, calibration: &calibration, documents, notes, seconds };
-    arguments.json.put(&text(&found), || as_json(&found))?;
+    arguments.json.put(&text(&found), || CalibrateDocument::of(&found))?;
     let unwritten = arguments.output.is_some() && found.documents.is_empty();
     Ok(if unwritten { Ending::Finding } else { Ending::Fine })
 }
@@ -349,25 +351,52 @@ fn buses(found: &Found<'_>) -> Option<String> {
     found.calibration.figures.wiring.as_ref()?.as_option()
 }
 
-fn as_json(found: &Found<'_>) -> Value {
-    let disks =
-        found.names.iter().zip(&found.calibration.disks).zip(&found.calibration.figures.disks);
-    let disks = disks.map(|((name, disk), figures)| {
-        let numbers = disk.numbers.iter().map(|number| {
-            let about = json!({"value": number.value, "source": number.source});
-            (number.field.clone(), about)
+/// What was measured, and the profiles that were written.
+#[derive(Serialize)]
+struct CalibrateDocument<'a> {
+    schema: &'static str,
+    disks: Vec<DiskDocument<'a>>,
+    scratch: &'a Option<ScratchFigures>,
+    wiring: &'a Option<WiringFigures>,
+    buses: Option<String>,
+    profiles: &'a [PathBuf],
+    notes: &'a [String],
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct DiskDocument<'a> {
+    path: &'a str,
+    figures: &'a DiskFigures,
+    profile: BTreeMap<&'a str, Number<'a>>,
+}
+
+/// A number of a profile, and where it is from.
+#[derive(Serialize)]
+struct Number<'a> {
+    value: f64,
+    source: &'a str,
+}
+
+impl<'a> CalibrateDocument<'a> {
+    fn of(found: &'a Found<'_>) -> CalibrateDocument<'a> {
+        let Calibration { disks, figures } = found.calibration;
+        let disks = found.names.iter().zip(disks).zip(&figures.disks);
+        let disks = disks.map(|((name, disk), figures)| {
+            let numbers = disk.numbers.iter().map(|number| {
+                (number.field.as_str(), Number { value: number.value, source: &number.source })
+            });
+            DiskDocument { path: name, figures, profile: numbers.collect() }
         });
-        let numbers: serde_json::Map<String, Value> = numbers.collect();
-        json!({"path": name, "figures": figures, "profile": numbers})
-    });
-    json!({
-        "schema": "raidlab-calibrate/1",
-        "disks": disks.collect::<Vec<_>>(),
-        "scratch": found.calibration.figures.scratch,
-        "wiring": found.calibration.figures.wiring,
-        "buses": buses(found),
-        "profiles": found.documents,
-        "notes": found.notes,
-        "seconds": (found.seconds * 1000.0).round() / 1000.0,
-    })
+        CalibrateDocument {
+            schema: "raidlab-calibrate/1",
+            disks: disks.collect(),
+            scratch: &figures.scratch,
+            wiring: &figures.wiring,
+            buses: buses(found),
+            profiles: &found.documents,
+            notes: &found.notes,
+            seconds: to_thousandths(found.seconds),
+        }
+    }
 }

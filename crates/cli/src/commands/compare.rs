@@ -83,9 +83,7 @@ pub fn run(arguments: &CompareArguments) -> Result<Ending> {
         true => report::compare::markdown(&comparison),
         false => report::compare::text(&comparison),
     };
-    arguments
-        .json
-        .put(&text, || serde_json::to_value(&comparison).expect("a comparison is plain data"))?;
+    arguments.json.put(&text, || &comparison)?;
     if let Some(page) = page.filter(|_| !page_to_stdout) {
         replace_record(page, report::compare::markdown(&comparison))
             .map_err(of_option("--markdown"))?;

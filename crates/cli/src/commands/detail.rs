@@ -9,12 +9,13 @@ use std::fmt::Write;
 use admin::{ArrayDescription, ChooseError, ListedBad, Members, array_name, describe, left_over};
 use anyhow::Result;
 use clap::Args;
+use host::Unread;
 use md::Kind;
 use md::assemble::{Array, Found, MemberState, Options, Override, Plan, Replay, Shape, Verdict};
 use md::ondisk::bitmap::BitmapKind;
 use md::ondisk::superblock::Policy;
-use md::ondisk::{MemberMetadata, Version};
-use serde_json::{Value, json};
+use md::ondisk::{MemberMetadata, Uuid, Version};
+use serde::Serialize;
 use spec::shown::{Shown, counted};
 
 use crate::commands::examine::LOCKLESS;
@@ -78,7 +79,7 @@ pub fn run(arguments: &DetailArguments) -> Result<Ending> {
             let _ = writeln!(text, "{}", Shown(line));
         }
     }
-    arguments.json.put(&text, || looked.json(&arrays))?;
+    arguments.json.put(&text, || looked.document(&arrays))?;
     if arrays.is_empty() {
         return Err(ChooseError::None.into());
     }
@@ -117,12 +118,12 @@ impl<'w> Looked<'w> {
     }
 
     /// The JSON of the verb.
-    pub fn json(&self, arrays: &[(&Array, &Members)]) -> Value {
-        let arrays = arrays.iter().map(|(array, members)| self::json(array, members));
-        json!({
-            "arrays": arrays.collect::<Vec<_>>(),
-            "left_over": left_over(&self.found, &self.members),
-        })
+    pub fn document<'a>(&'a self, arrays: &[(&'a Array, &'a Members)]) -> DetailDocument<'a> {
+        let arrays = arrays.iter().map(|(array, members)| ArrayDocument::of(array, members));
+        DetailDocument {
+            arrays: arrays.collect(),
+            left_over: left_over(&self.found, &self.members),
+        }
     }
 }
 
@@ -349,12 +350,22 @@ pub fn bad_blocks(description: &ArrayDescription<'_>, members: &Members) -> Vec<
     listed.filter_map(text).collect()
 }
 
-/// The same of one member; `None`: nothing is listed.
-fn bad_blocks_json(listed: Option<&ListedBad>) -> Value {
-    match listed.map(|it| &it.listed) {
-        None => json!({"ranges": 0, "sectors": 0}),
-        Some(Ok((ranges, sectors))) => json!({"ranges": ranges, "sectors": sectors}),
-        Some(Err(why)) => json!({"error": why}),
+/// What a member lists as bad, or why its log cannot be used.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum BadBlocksDocument {
+    Listed { ranges: usize, sectors: u64 },
+    Failed { error: String },
+}
+
+impl BadBlocksDocument {
+    /// `None`: nothing is listed.
+    pub fn of(listed: Option<&ListedBad>) -> BadBlocksDocument {
+        match listed.map(|it| it.listed.clone()) {
+            None => BadBlocksDocument::Listed { ranges: 0, sectors: 0 },
+            Some(Ok((ranges, sectors))) => BadBlocksDocument::Listed { ranges, sectors },
+            Some(Err(error)) => BadBlocksDocument::Failed { error },
+        }
     }
 }
 
@@ -397,65 +408,144 @@ fn repairs(plan: &Plan) -> Vec<String> {
     texts
 }
 
-fn json(array: &Array, members: &Members) -> Value {
-    let description = describe(array, members);
-    let metadata = description.metadata;
-    let rows = array.members.iter().map(|member| {
-        let candidate = &members.candidates[member.candidate];
-        let mut listed = description.bad_blocks.iter();
-        let listed = listed.find(|it| it.candidate == member.candidate);
-        let log = candidate.metadata.bad_blocks;
-        json!({
-            "member": candidate.label,
-            "dev_number": candidate.metadata.dev_number,
-            "slot": slot_of(&member.state),
-            "state": state_word(&member.state),
-            "why": member.why,
-            "events": candidate.metadata.events,
-            "data_offset_sectors": candidate.metadata.data_offset,
-            "data_sectors": candidate.metadata.data_sectors,
-            "bad_blocks": log.map(|_| bad_blocks_json(listed)),
-            "rescue_map": members.all[members.given[member.candidate]].unread,
-        })
-    });
-    let shape = array.shape.as_ref();
-    let elsewhere = array.other_verdicts.iter();
-    let elsewhere = elsewhere.map(|it| json!({"by": it.by.to_string(), "what": it.what}));
-    json!({
-        "array_uuid": array.set_uuid,
-        "name": array.name,
-        "version": array.version,
-        "level": mdadm::level(metadata.level),
-        "layout": mdadm::layout(metadata.level, metadata.layout),
-        "chunk_sectors": metadata.chunk_sectors,
-        "raid_disks": metadata.raid_disks,
-        "array_sectors": shape.ok().map(|_| array.array_sectors),
-        "no_geometry": shape.err().map(ToString::to_string),
-        "used_sectors": metadata.used_sectors,
-        "created_unix_s": metadata.created.seconds,
-        "updated_unix_s": metadata.updated.seconds,
-        "events": metadata.events,
-        "state": description.words(),
-        "clean": !description.dirty,
-        "consistency_policy": policy_name(description.policy),
-        "missing_slots": array.missing.iter().map(|slot| slot.0).collect::<Vec<_>>(),
-        "split": array.split,
-        "former": members.is_former(array),
-        "doubts": description.doubts,
-        "members": rows.collect::<Vec<_>>(),
-        "to_run": plan_json(&array.read_write),
-        "to_read": plan_json(&array.read_only),
-        "elsewhere": elsewhere.collect::<Vec<_>>(),
-    })
+/// The arrays among members, and what of the members is in none.
+#[derive(Serialize)]
+pub struct DetailDocument<'a> {
+    arrays: Vec<ArrayDocument<'a>>,
+    left_over: Vec<String>,
 }
 
-fn plan_json(plan: &Plan) -> Value {
-    json!({
-        "can": plan.verdict.runs(),
-        "verdict": verdict(plan),
-        "repairs": repairs(plan),
-        "warnings": plan.warnings,
-    })
+#[derive(Serialize)]
+struct ArrayDocument<'a> {
+    array_uuid: Uuid,
+    name: &'a str,
+    version: Version,
+    level: &'static str,
+    layout: Option<String>,
+    chunk_sectors: u32,
+    raid_disks: u32,
+    array_sectors: Option<u64>,
+    no_geometry: Option<String>,
+    used_sectors: u64,
+    created_unix_s: u64,
+    updated_unix_s: u64,
+    events: u64,
+    state: Vec<String>,
+    clean: bool,
+    consistency_policy: &'static str,
+    missing_slots: Vec<u16>,
+    split: bool,
+    former: bool,
+    doubts: Vec<String>,
+    members: Vec<MemberDocument<'a>>,
+    to_run: PlanDocument<'a>,
+    to_read: PlanDocument<'a>,
+    elsewhere: Vec<Elsewhere<'a>>,
+}
+
+#[derive(Serialize)]
+struct MemberDocument<'a> {
+    member: &'a str,
+    dev_number: u32,
+    slot: Option<usize>,
+    state: &'static str,
+    why: &'a str,
+    events: u64,
+    data_offset_sectors: u64,
+    data_sectors: u64,
+    /// `None`: it has no log.
+    bad_blocks: Option<BadBlocksDocument>,
+    rescue_map: Option<&'a Unread>,
+}
+
+/// The result of a start.
+#[derive(Serialize)]
+struct PlanDocument<'a> {
+    can: bool,
+    verdict: String,
+    repairs: Vec<String>,
+    warnings: &'a [String],
+}
+
+/// What another program would do.
+#[derive(Serialize)]
+struct Elsewhere<'a> {
+    by: String,
+    what: &'a str,
+}
+
+impl<'a> ArrayDocument<'a> {
+    fn of(array: &'a Array, members: &'a Members) -> ArrayDocument<'a> {
+        let description = describe(array, members);
+        let metadata = description.metadata;
+        let shape = array.shape.as_ref();
+        let elsewhere = array.other_verdicts.iter();
+        let each = array.members.iter();
+        ArrayDocument {
+            array_uuid: array.set_uuid,
+            name: &array.name,
+            version: array.version,
+            level: mdadm::level(metadata.level),
+            layout: mdadm::layout(metadata.level, metadata.layout),
+            chunk_sectors: metadata.chunk_sectors,
+            raid_disks: metadata.raid_disks,
+            array_sectors: shape.ok().map(|_| array.array_sectors),
+            no_geometry: shape.err().map(ToString::to_string),
+            used_sectors: metadata.used_sectors,
+            created_unix_s: metadata.created.seconds,
+            updated_unix_s: metadata.updated.seconds,
+            events: metadata.events,
+            state: description.words(),
+            clean: !description.dirty,
+            consistency_policy: policy_name(description.policy),
+            missing_slots: array.missing.iter().map(|slot| slot.0).collect(),
+            split: array.split,
+            former: members.is_former(array),
+            members: each.map(|it| MemberDocument::of(it, &description, members)).collect(),
+            doubts: description.doubts,
+            to_run: PlanDocument::of(&array.read_write),
+            to_read: PlanDocument::of(&array.read_only),
+            elsewhere: elsewhere
+                .map(|it| Elsewhere { by: it.by.to_string(), what: &it.what })
+                .collect(),
+        }
+    }
+}
+
+impl<'a> MemberDocument<'a> {
+    fn of(
+        member: &'a md::assemble::Member,
+        description: &ArrayDescription<'_>,
+        members: &'a Members,
+    ) -> MemberDocument<'a> {
+        let candidate = &members.candidates[member.candidate];
+        let metadata = &candidate.metadata;
+        let mut listed = description.bad_blocks.iter();
+        let listed = listed.find(|it| it.candidate == member.candidate);
+        MemberDocument {
+            member: &candidate.label,
+            dev_number: metadata.dev_number,
+            slot: slot_of(&member.state),
+            state: state_word(&member.state),
+            why: &member.why,
+            events: metadata.events,
+            data_offset_sectors: metadata.data_offset,
+            data_sectors: metadata.data_sectors,
+            bad_blocks: metadata.bad_blocks.map(|_| BadBlocksDocument::of(listed)),
+            rescue_map: members.all[members.given[member.candidate]].unread.as_ref(),
+        }
+    }
+}
+
+impl<'a> PlanDocument<'a> {
+    fn of(plan: &'a Plan) -> PlanDocument<'a> {
+        PlanDocument {
+            can: plan.verdict.runs(),
+            verdict: verdict(plan),
+            repairs: repairs(plan),
+            warnings: &plan.warnings,
+        }
+    }
 }
 
 /// md's one-line description of a level, as in /proc/mdstat: `level 5, 64k chunk, algorithm 2`.

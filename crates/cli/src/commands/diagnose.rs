@@ -192,7 +192,7 @@ pub fn run(arguments: &DiagnoseArguments) -> Result<Ending> {
         }
     }
     let result = shown::Shown { target: &target, case: &case, found: &found };
-    arguments.json.put(&result.text(arguments.probe), || result.json())?;
+    arguments.json.put(&result.text(arguments.probe), || result.document())?;
     Ok(match found.verdict {
         predict::diagnose::Verdict::Cause(_) | predict::diagnose::Verdict::Unexplained => {
             Ending::Finding

@@ -24,7 +24,7 @@ use crate::console::JsonOut;
 use crate::error::Context;
 
 pub use machine::{Described, MachineArguments, parse_work};
-pub use one::{ArrayArguments, inputs, level_name};
+pub use one::{ArrayArguments, Input, inputs, level_name};
 
 const EXAMPLES: &str = "\
 Examples:

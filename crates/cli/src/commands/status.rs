@@ -11,11 +11,11 @@ use admin::{Members, array_name, describe};
 use anyhow::{Result, bail};
 use clap::Args;
 use md::assemble::{Array, Found, MemberState, Options, Shape};
-use md::ondisk::Version;
-use serde_json::{Value, json};
+use md::ondisk::{Uuid, Version};
+use serde::Serialize;
 use spec::shown::Shown;
 
-use crate::commands::detail::{bad_blocks, mdstat_level};
+use crate::commands::detail::{BadBlocksDocument, bad_blocks, mdstat_level};
 #[cfg(feature = "served")]
 use crate::commands::served;
 use crate::console::JsonOut;
@@ -105,10 +105,13 @@ pub fn run(arguments: &StatusArguments) -> Result<Ending> {
         let _ = writeln!(text, "not examined: {}", Shown(why));
     }
     arguments.json.put(&text, || {
-        let arrays = found.arrays.iter().map(|array| self::json(array, &members));
-        let arrays = arrays.chain(former.iter().map(|(members, array)| self::json(array, members)));
-        let unseen: Vec<String> = members.unseen.iter().cloned().chain(members.unread()).collect();
-        json!({"arrays": arrays.collect::<Vec<_>>(), "unused": unused, "unseen": unseen})
+        let arrays = found.arrays.iter().map(|array| ArrayDocument::of(array, &members));
+        let older = former.iter().map(|(members, array)| ArrayDocument::of(array, members));
+        StatusDocument {
+            arrays: arrays.chain(older).collect(),
+            unused: &unused,
+            unseen: members.unseen.iter().cloned().chain(members.unread()).collect(),
+        }
     })?;
     let is_odd = |array: &Array| describe(array, &members).needs_attention(array);
     let unseen = !members.unseen.is_empty() || !members.unread().is_empty();
@@ -186,47 +189,84 @@ fn letters(array: &Array) -> String {
     (0..slots).map(|slot| if is_up(slot) { 'U' } else { '_' }).collect()
 }
 
-/// Where a reshape stopped.
-fn reshape_json(shape: &Shape) -> Option<Value> {
-    let Shape::Reshaping(reshaping) = shape else { return None };
-    let (done, all) = reshaping.progress();
-    Some(json!({
-        "change": reshaping.change().to_string(),
-        "position_sectors": reshaping.position().0,
-        "backwards": reshaping.backwards(),
-        "done_sectors": done,
-        "of_sectors": all,
-    }))
+/// The arrays among members, what of the members is in none, and what was not looked at.
+#[derive(Serialize)]
+struct StatusDocument<'a> {
+    arrays: Vec<ArrayDocument<'a>>,
+    unused: &'a [String],
+    unseen: Vec<String>,
 }
 
-fn json(array: &Array, members: &Members) -> Value {
-    let description = describe(array, members);
-    let metadata = description.metadata;
-    let bad_blocks = description.bad_blocks.iter().map(|it| {
-        let member = &members.candidates[it.candidate].label;
-        match &it.listed {
-            Ok((ranges, sectors)) => {
-                json!({"member": member, "ranges": ranges, "sectors": sectors})
-            }
-            Err(why) => json!({"member": member, "error": why}),
+#[derive(Serialize)]
+struct ArrayDocument<'a> {
+    name: &'a str,
+    array_uuid: Uuid,
+    version: Version,
+    level: &'static str,
+    state: Vec<String>,
+    slots: String,
+    former: bool,
+    doubts: Vec<String>,
+    reshape: Option<ReshapeDocument>,
+    array_sectors: Option<u64>,
+    members: Vec<&'a str>,
+    bad_blocks: Vec<MemberBadBlocks<'a>>,
+}
+
+/// Where a reshape stopped.
+#[derive(Serialize)]
+struct ReshapeDocument {
+    change: String,
+    position_sectors: u64,
+    backwards: bool,
+    done_sectors: u64,
+    of_sectors: u64,
+}
+
+#[derive(Serialize)]
+struct MemberBadBlocks<'a> {
+    member: &'a str,
+    #[serde(flatten)]
+    listed: BadBlocksDocument,
+}
+
+impl ReshapeDocument {
+    fn of(shape: &Shape) -> Option<ReshapeDocument> {
+        let Shape::Reshaping(reshaping) = shape else { return None };
+        let (done_sectors, of_sectors) = reshaping.progress();
+        Some(ReshapeDocument {
+            change: reshaping.change().to_string(),
+            position_sectors: reshaping.position().0,
+            backwards: reshaping.backwards(),
+            done_sectors,
+            of_sectors,
+        })
+    }
+}
+
+impl<'a> ArrayDocument<'a> {
+    fn of(array: &'a Array, members: &'a Members) -> ArrayDocument<'a> {
+        let description = describe(array, members);
+        let metadata = description.metadata;
+        let label = |candidate: usize| members.candidates[candidate].label.as_str();
+        let bad_blocks = description.bad_blocks.iter().map(|it| MemberBadBlocks {
+            member: label(it.candidate),
+            listed: BadBlocksDocument::of(Some(it)),
+        });
+        let shape = array.shape.as_ref();
+        ArrayDocument {
+            name: &array.name,
+            array_uuid: array.set_uuid,
+            version: array.version,
+            level: mdadm::level(metadata.level),
+            state: description.words(),
+            slots: letters(array),
+            former: members.is_former(array),
+            reshape: shape.ok().and_then(ReshapeDocument::of),
+            array_sectors: shape.ok().map(|_| array.array_sectors),
+            members: array.members.iter().map(|member| label(member.candidate)).collect(),
+            bad_blocks: bad_blocks.collect(),
+            doubts: description.doubts,
         }
-    });
-    json!({
-        "name": array.name,
-        "array_uuid": array.set_uuid,
-        "version": array.version,
-        "level": mdadm::level(metadata.level),
-        "state": description.words(),
-        "slots": letters(array),
-        "former": members.is_former(array),
-        "doubts": description.doubts,
-        "reshape": array.shape.as_ref().ok().and_then(reshape_json),
-        "array_sectors": array.shape.as_ref().ok().map(|_| array.array_sectors),
-        "members": array
-            .members
-            .iter()
-            .map(|member| members.candidates[member.candidate].label.as_str())
-            .collect::<Vec<_>>(),
-        "bad_blocks": bad_blocks.collect::<Vec<_>>(),
-    })
+    }
 }

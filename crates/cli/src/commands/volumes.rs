@@ -14,9 +14,10 @@ use anyhow::{Error, Result};
 use clap::Args;
 use content::Identified;
 use md::assemble::Options;
+use md::ondisk::Uuid;
 use md::{SECTOR_BYTES, show_size};
 use parity::Kernels;
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::shown::Shown;
 
 use crate::commands::source::refusal_text;
@@ -98,7 +99,7 @@ pub fn run(arguments: &VolumesArguments) -> Result<Ending> {
     for note in &volumes.notes {
         let _ = writeln!(text, "note: {}", Shown(note));
     }
-    arguments.json.put(&text, || json(&volumes))?;
+    arguments.json.put(&text, || VolumesDocument::of(&volumes))?;
     let is_fine = volumes.arrays.iter().all(is_fine);
     Ok(if is_fine { Ending::Fine } else { Ending::Finding })
 }
@@ -170,55 +171,106 @@ fn row(volume: &Volume) -> [String; 7] {
     ]
 }
 
-fn json(volumes: &Volumes) -> Value {
-    let arrays: Vec<Value> = volumes.arrays.iter().map(|it| array_json(it, volumes)).collect();
-    json!({"arrays": arrays, "notes": volumes.notes})
+/// What lies on the arrays among members.
+#[derive(Serialize)]
+struct VolumesDocument<'a> {
+    arrays: Vec<ArrayDocument<'a>>,
+    notes: &'a [String],
 }
 
-fn array_json(array: &ArrayBelow, all: &Volumes) -> Value {
-    let volumes: Vec<Value> = array.volumes.iter().map(|it| volume_json(it, all)).collect();
-    json!({
-        "name": array.name,
-        "uuid": array.uuid,
-        "level": mdadm::level(array.level),
-        "bytes": array.sectors.map(bytes),
-        "readable": array.refusal.is_none(),
-        "why": array.refusal.as_ref().map(refusal_text),
-        "notes": array.notes,
-        "doubts": array.doubts,
-        "volumes": volumes,
-    })
+#[derive(Serialize)]
+struct ArrayDocument<'a> {
+    name: &'a str,
+    uuid: Option<Uuid>,
+    level: &'static str,
+    bytes: Option<u64>,
+    readable: bool,
+    why: Option<String>,
+    notes: &'a [String],
+    doubts: &'a [String],
+    volumes: Vec<VolumeDocument<'a>>,
 }
 
-fn volume_json(volume: &Volume, all: &Volumes) -> Value {
-    let why = match &volume.access {
-        Access::Readable => None,
-        Access::InPart(why) | Access::No(why) => Some(why),
-    };
-    let on: Vec<&str> = volume.on.iter().map(|&index| all.arrays[index].name.as_str()).collect();
-    json!({
-        "name": volume.name,
-        "kind": volume.kind.name(),
-        "offset": volume.offset.map(bytes),
-        "bytes": bytes(volume.sectors),
-        "content": volume.content.as_ref().map(content_json),
-        "readable": volume.access == Access::Readable,
-        "in_part": matches!(volume.access, Access::InPart(_)),
-        "why": why,
-        "note": volume.note,
-        "doubts": volume.doubts,
-        "part_of": volume.part_of,
-        "arrays": on,
-    })
+#[derive(Serialize)]
+struct VolumeDocument<'a> {
+    name: &'a str,
+    kind: &'static str,
+    /// Of its first byte on the array; `None`: it is in pieces.
+    offset: Option<u64>,
+    bytes: u64,
+    content: Option<ContentDocument<'a>>,
+    readable: bool,
+    in_part: bool,
+    why: Option<&'a str>,
+    note: Option<&'a str>,
+    doubts: &'a [String],
+    part_of: Option<&'a str>,
+    arrays: Vec<&'a str>,
 }
 
-fn content_json(content: &Identified) -> Value {
-    json!({
-        "type": content.kind.name(),
-        "label": content.label,
-        "uuid": content.uuid,
-        "bytes": content.bytes,
-    })
+#[derive(Serialize)]
+struct ContentDocument<'a> {
+    r#type: &'static str,
+    label: Option<&'a str>,
+    uuid: Option<&'a str>,
+    bytes: Option<u64>,
+}
+
+impl<'a> VolumesDocument<'a> {
+    fn of(volumes: &'a Volumes) -> VolumesDocument<'a> {
+        let arrays = volumes.arrays.iter().map(|it| ArrayDocument::of(it, volumes));
+        VolumesDocument { arrays: arrays.collect(), notes: &volumes.notes }
+    }
+}
+
+impl<'a> ArrayDocument<'a> {
+    fn of(array: &'a ArrayBelow, all: &'a Volumes) -> ArrayDocument<'a> {
+        ArrayDocument {
+            name: &array.name,
+            uuid: array.uuid,
+            level: mdadm::level(array.level),
+            bytes: array.sectors.map(bytes),
+            readable: array.refusal.is_none(),
+            why: array.refusal.as_ref().map(refusal_text),
+            notes: &array.notes,
+            doubts: &array.doubts,
+            volumes: array.volumes.iter().map(|it| VolumeDocument::of(it, all)).collect(),
+        }
+    }
+}
+
+impl<'a> VolumeDocument<'a> {
+    fn of(volume: &'a Volume, all: &'a Volumes) -> VolumeDocument<'a> {
+        let why = match &volume.access {
+            Access::Readable => None,
+            Access::InPart(why) | Access::No(why) => Some(why.as_str()),
+        };
+        VolumeDocument {
+            name: &volume.name,
+            kind: volume.kind.name(),
+            offset: volume.offset.map(bytes),
+            bytes: bytes(volume.sectors),
+            content: volume.content.as_ref().map(ContentDocument::of),
+            readable: volume.access == Access::Readable,
+            in_part: matches!(volume.access, Access::InPart(_)),
+            why,
+            note: volume.note.as_deref(),
+            doubts: &volume.doubts,
+            part_of: volume.part_of.as_deref(),
+            arrays: volume.on.iter().map(|&index| all.arrays[index].name.as_str()).collect(),
+        }
+    }
+}
+
+impl<'a> ContentDocument<'a> {
+    fn of(content: &'a Identified) -> ContentDocument<'a> {
+        ContentDocument {
+            r#type: content.kind.name(),
+            label: content.label.as_deref(),
+            uuid: content.uuid.as_deref(),
+            bytes: content.bytes,
+        }
+    }
 }
 
 fn bytes(sectors: u64) -> u64 {

@@ -10,6 +10,7 @@ use raidlab::{Error, Kind, Result};
 
 use super::failure;
 use crate::commands::{detail as detail_verb, examine as examine_verb, guess as guess_verb};
+use crate::console::value_of;
 
 /// The JSON of `raidlab examine`, with `error` in place of what cannot be looked at, and those
 /// errors.
@@ -32,7 +33,7 @@ pub fn detail(members: &[OsString], array: Option<&str>) -> Result<Value> {
     let arrays = looked.arrays().map_err(failure::or(Kind::NotFound))?;
     match arrays.is_empty() {
         true => Err(failure::of(&ChooseError::None.into(), Kind::NotFound)),
-        false => Ok(looked.json(&arrays)),
+        false => Ok(value_of(&looked.document(&arrays))),
     }
 }
 

@@ -1,6 +1,8 @@
 //! dm-raid's superblock, at the start of the metadata volume of each leg of one of LVM's RAID
 //! volumes: recognised and named. Where the data are is in LVM's own metadata.
 
+use serde::Serialize;
+
 use crate::ondisk::{DecodeError, fields};
 
 /// Bytes that are read.
@@ -27,7 +29,7 @@ fields! {
 }
 
 /// A superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Superblock {
     /// Legs of the volume.
     pub devices: u32,
@@ -36,6 +38,7 @@ pub struct Superblock {
     /// Event count.
     pub events: u64,
     /// A bit for each leg that failed.
+    #[serde(rename = "failed_devices")]
     pub failed: u64,
     /// md's number of the level.
     pub level: i32,

@@ -3,12 +3,11 @@
 use predict::advise::{Candidate, Decides, Outlook, Question, in_years};
 use predict::disks::{Disk, FailureRate};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::asked::DepthFrom;
 use super::verify::{self, Verification};
 use super::{Answer, cost_per_tb};
-use crate::commands::predict::{inputs, level_name};
+use crate::commands::predict::{Input, inputs, level_name};
 
 /// All of it.
 #[derive(Serialize)]
@@ -27,7 +26,7 @@ pub struct Document {
     years: f64,
     budget: Option<f64>,
     price: Option<f64>,
-    inputs: Vec<Value>,
+    inputs: Vec<Input>,
     assumptions: Assumptions,
     candidates: Vec<Ranked>,
     left_out: Vec<LeftOut>,

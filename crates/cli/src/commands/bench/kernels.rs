@@ -8,7 +8,7 @@ use anyhow::Result;
 use bench::kernels::Settings;
 use clap::Args;
 use parity::Kernels;
-use serde_json::json;
+use serde::Serialize;
 use spec::units;
 
 use super::options::{parse_cores, parse_kernels};
@@ -68,6 +68,17 @@ pub fn run(arguments: &KernelsArguments) -> Result<Ending> {
     Ok(if stopped() { Ending::Stopped } else { Ending::Fine })
 }
 
+/// What would be measured, and how long it would take.
+#[derive(Serialize)]
+struct ListDocument<'a> {
+    operations: Vec<&'a str>,
+    kernels: Vec<&'a str>,
+    data_blocks: &'a [usize],
+    block_bytes: &'a [usize],
+    figures: usize,
+    seconds: f64,
+}
+
 fn dry_run(settings: &Settings, outputs: Outputs) -> Result<Ending> {
     let joined = |parts: Vec<String>| parts.join(", ");
     let kernels: Vec<&str> = settings.kernels.iter().map(|kernels| kernels.name()).collect();
@@ -84,9 +95,7 @@ fn dry_run(settings: &Settings, outputs: Outputs) -> Result<Ending> {
         joined(sizes.collect()),
         units::show_seconds(seconds)
     );
-    let json = json!({
-        "operations": operations, "kernels": kernels, "data_blocks": settings.data_blocks,
-        "block_bytes": settings.block_bytes, "figures": figures, "seconds": seconds,
-    });
-    outputs.write_texts(&text, &json_of(&json), None).map(|()| Ending::Fine)
+    let (data_blocks, block_bytes) = (&settings.data_blocks, &settings.block_bytes);
+    let listed = ListDocument { operations, kernels, data_blocks, block_bytes, figures, seconds };
+    outputs.write_texts(&text, &json_of(&listed), None).map(|()| Ending::Fine)
 }

@@ -23,7 +23,7 @@ use md::ondisk::{Timestamp, Uuid, Version};
 use md::{Level, SECTOR_BYTES, show_size};
 use spec::shown::{Shown, counted};
 
-use crate::console::{JsonOut, say, say_lines};
+use crate::console::{JsonOut, say, say_lines, value_of};
 use crate::error::{Context, reworded};
 use crate::members::{Used, is_missing};
 use crate::meter::Stages;
@@ -206,7 +206,8 @@ pub fn run(arguments: &CreateArguments) -> Result<Ending> {
     let stop = signal::watch()?;
     let prepared = new_array(arguments)?.prepare().map_err(failed)?;
     let text = show::text(prepared.request(), prepared.plan(), arguments.dry_run);
-    let json = show::json(prepared.request(), prepared.plan(), arguments.dry_run);
+    let json = show::PlanDocument::of(prepared.request(), prepared.plan(), arguments.dry_run);
+    let json = value_of(&json);
     if arguments.dry_run {
         for what in prepared.overwritten() {
             say(format_args!("raidlab: would be lost: {what}"));

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 
 use md::create::{DeviceLayout, Plan, Request};
-use md::ondisk::Role;
-use serde_json::{Value, json};
+use md::ondisk::{Area, Role, Uuid, Version};
+use serde::Serialize;
 use spec::shown::Shown;
 
 use crate::commands::detail::policy_name;
@@ -76,35 +76,69 @@ fn label<'a>(request: &'a Request, place: &DeviceLayout) -> &'a str {
 }
 
 /// The plan as JSON.
-pub fn json(request: &Request, plan: &Plan, dry_run: bool) -> Value {
-    let places = plan.places.iter().map(|place| {
-        json!({
-            "member": label(request, place),
-            "dev_number": place.dev_number,
-            "slot": match place.role { Role::Slot(slot) => Some(slot), _ => None },
-            "data_offset_sectors": place.data_offset,
-            "data_sectors": place.data_sectors,
-            "super_offset_sectors": place.super_sector,
-            "bitmap": place.bitmap,
-            "bad_block_log": place.bad_blocks,
-            "ppl": place.ppl,
-        })
-    });
-    let layout = plan.geometry.layout().number().cast_unsigned();
-    json!({
-        "dry_run": dry_run,
-        "array_uuid": request.set_uuid,
-        "name": request.name,
-        "version": plan.version,
-        "level": request.level.name(),
-        "layout": mdadm::layout(request.level.number(), layout),
-        "chunk_sectors": plan.geometry.chunk_sectors(),
-        "raid_disks": request.raid_devices,
-        "array_sectors": plan.geometry.array_sectors(),
-        "used_sectors": plan.used_sectors,
-        "consistency_policy": policy_name(plan.policy),
-        "resync": plan.resync_offset.is_some(),
-        "members": places.collect::<Vec<_>>(),
-        "warnings": plan.warnings,
-    })
+#[derive(Serialize)]
+pub struct PlanDocument<'a> {
+    dry_run: bool,
+    array_uuid: Uuid,
+    name: &'a str,
+    version: Version,
+    level: &'static str,
+    layout: Option<String>,
+    chunk_sectors: u64,
+    raid_disks: usize,
+    array_sectors: u64,
+    used_sectors: u64,
+    consistency_policy: &'static str,
+    resync: bool,
+    members: Vec<MemberDocument<'a>>,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct MemberDocument<'a> {
+    member: &'a str,
+    dev_number: u32,
+    slot: Option<u16>,
+    data_offset_sectors: u64,
+    data_sectors: u64,
+    super_offset_sectors: u64,
+    bitmap: Option<Area>,
+    bad_block_log: Option<Area>,
+    ppl: Option<Area>,
+}
+
+impl<'a> PlanDocument<'a> {
+    pub fn of(request: &'a Request, plan: &'a Plan, dry_run: bool) -> PlanDocument<'a> {
+        let members = plan.places.iter().map(|place| MemberDocument {
+            member: label(request, place),
+            dev_number: place.dev_number,
+            slot: match place.role {
+                Role::Slot(slot) => Some(slot),
+                _ => None,
+            },
+            data_offset_sectors: place.data_offset,
+            data_sectors: place.data_sectors,
+            super_offset_sectors: place.super_sector,
+            bitmap: place.bitmap,
+            bad_block_log: place.bad_blocks,
+            ppl: place.ppl,
+        });
+        let layout = plan.geometry.layout().number().cast_unsigned();
+        PlanDocument {
+            dry_run,
+            array_uuid: request.set_uuid,
+            name: &request.name,
+            version: plan.version,
+            level: request.level.name(),
+            layout: mdadm::layout(request.level.number(), layout),
+            chunk_sectors: plan.geometry.chunk_sectors(),
+            raid_disks: request.raid_devices,
+            array_sectors: plan.geometry.array_sectors(),
+            used_sectors: plan.used_sectors,
+            consistency_policy: policy_name(plan.policy),
+            resync: plan.resync_offset.is_some(),
+            members: members.collect(),
+            warnings: &plan.warnings,
+        }
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use predict::diagnose::{Case, Cause, Diagnosis, Sync, Verdict};
+use predict::diagnose::{Case, Cause, Diagnosis, ProbeFigures, Sample, Sync, Verdict};
 use predict::law::Work;
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::shown::{Shown as Escaped, counted};
 use spec::units::digits;
 
@@ -132,50 +132,119 @@ impl Shown<'_> {
     }
 
     /// The document.
-    pub fn json(&self) -> Value {
+    pub fn document(&self) -> DiagnoseDocument<'_> {
         let (case, found) = (self.case, self.found);
-        let expected = found.expected.as_ref().ok().map(|expected| {
-            json!({"value": expected.value, "low": expected.low, "high": expected.high,
-                   "source": expected.source.name()})
+        let expected = found.expected.as_ref().ok().map(|expected| Expected {
+            value: expected.value,
+            low: expected.low,
+            high: expected.high,
+            source: expected.source.name(),
         });
-        let ceilings = found.ceilings.iter().map(|line| {
-            json!({"cause": line.cause.name(), "rate": line.rate,
-                   "share": case.measured / line.rate, "why": line.why})
+        let ceilings = found.ceilings.iter().map(|line| Ceiling {
+            cause: line.cause.name(),
+            rate: line.rate,
+            share: case.measured / line.rate,
+            why: &line.why,
         });
-        let signs =
-            found.signs.iter().map(|sign| json!({"cause": sign.cause.name(), "words": sign.words}));
-        json!({
-            "schema": "raidlab-diagnose/1",
-            "name": self.target.name,
-            "array": {
-                "level": level_name(&case.array),
-                "disks": case.array.members,
-                "missing": case.array.missing,
-                "chunk_kib": case.array.level.has_chunks().then_some(case.array.chunk_kib),
+        let signs = found.signs.iter();
+        let signs = signs.map(|sign| Sign { cause: sign.cause.name(), words: &sign.words });
+        DiagnoseDocument {
+            schema: "raidlab-diagnose/1",
+            name: &self.target.name,
+            array: ArrayDocument {
+                level: level_name(&case.array),
+                disks: case.array.members,
+                missing: case.array.missing,
+                chunk_kib: case.array.level.has_chunks().then_some(case.array.chunk_kib),
             },
-            "measured": {
-                "workload": case.access.work.name(),
-                "value": case.measured,
-                "unit": case.access.work.unit(),
-                "block_kib": case.request_kib,
-                "depth": (!case.depth_is_unknown).then_some(case.access.depth),
-                "direct": case.access.direct,
+            measured: Measured {
+                workload: case.access.work.name(),
+                value: case.measured,
+                unit: case.access.work.unit(),
+                block_kib: case.request_kib,
+                depth: (!case.depth_is_unknown).then_some(case.access.depth),
+                direct: case.access.direct,
             },
-            "verdict": found.verdict.name(),
-            "cause": found.cause().map(Cause::name),
-            "because": found.because,
-            "remedy": found.cause().map(Cause::remedy),
-            "provisional": found.is_provisional,
-            "assumed": found.assumed,
-            "expected": expected,
-            "why_not": found.expected.as_ref().err().map(|why| why.name()),
-            "ceilings": ceilings.collect::<Vec<_>>(),
-            "signs": signs.collect::<Vec<_>>(),
-            "next_probe": found.next_probe.map(predict::diagnose::Probe::name),
-            "needs_writes": found.needs_writes,
-            "sample": case.sample,
-            "probes": case.probes,
-            "notes": self.target.notes,
-        })
+            verdict: found.verdict.name(),
+            cause: found.cause().map(Cause::name),
+            because: &found.because,
+            remedy: found.cause().map(Cause::remedy),
+            provisional: found.is_provisional,
+            assumed: found.assumed.as_deref(),
+            expected,
+            why_not: found.expected.as_ref().err().map(|why| why.name()),
+            ceilings: ceilings.collect(),
+            signs: signs.collect(),
+            next_probe: found.next_probe.map(predict::diagnose::Probe::name),
+            needs_writes: found.needs_writes,
+            sample: case.sample.as_ref(),
+            probes: &case.probes,
+            notes: &self.target.notes,
+        }
     }
+}
+
+/// A diagnosis. Rates are in the unit of what was measured.
+#[derive(Serialize)]
+pub struct DiagnoseDocument<'a> {
+    schema: &'static str,
+    name: &'a str,
+    array: ArrayDocument,
+    measured: Measured,
+    verdict: &'static str,
+    cause: Option<&'static str>,
+    because: &'a [String],
+    remedy: Option<&'static str>,
+    provisional: bool,
+    assumed: Option<&'a str>,
+    expected: Option<Expected>,
+    why_not: Option<&'static str>,
+    ceilings: Vec<Ceiling<'a>>,
+    signs: Vec<Sign<'a>>,
+    next_probe: Option<&'static str>,
+    needs_writes: bool,
+    sample: Option<&'a Sample>,
+    probes: &'a ProbeFigures,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ArrayDocument {
+    level: String,
+    disks: u32,
+    missing: u32,
+    chunk_kib: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Measured {
+    workload: &'static str,
+    value: f64,
+    unit: &'static str,
+    block_kib: Option<f64>,
+    depth: Option<f64>,
+    direct: bool,
+}
+
+#[derive(Serialize)]
+struct Expected {
+    value: f64,
+    low: f64,
+    high: f64,
+    source: &'static str,
+}
+
+#[derive(Serialize)]
+struct Ceiling<'a> {
+    cause: &'static str,
+    rate: f64,
+    /// The measured rate over this one.
+    share: f64,
+    why: &'a str,
+}
+
+#[derive(Serialize)]
+struct Sign<'a> {
+    cause: &'static str,
+    words: &'a str,
 }

@@ -8,7 +8,7 @@ use std::fmt::{Display, Write};
 use md::SECTOR_BYTES;
 use md::foreign::{Detected, Metadata, ddf, dm_raid, imsm};
 use md::ondisk::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::shown::Shown;
 
 use crate::mdadm;
@@ -119,19 +119,11 @@ fn imsm_volume(out: &mut Lines, volume: &imsm::Volume, table: &imsm::Table) {
     }
 }
 
-fn guid(guid: &[u8]) -> String {
-    let digits: Vec<String> = guid
-        .chunks(4)
-        .map(|word| word.iter().map(|byte| format!("{byte:02X}")).collect::<String>())
-        .collect();
-    digits.join(":")
-}
-
 fn ddf_text(out: &mut Lines, tables: &ddf::Tables) {
     let (copy, header) = (&tables.copy, &tables.copy.header);
     out.line("Magic", "de11de11 (DDF)");
     out.line("Version", &header.revision);
-    out.line("Container GUID", guid(&header.guid));
+    out.line("Container GUID", ddf::guid_text(&header.guid));
     out.line("Sequence", header.sequence);
     out.line("Sector", format_args!("{}, header in use {}", tables.sector, tables.copy_sector));
     let verdict = if tables.checksum_ok { "all correct" } else { "wrong" };
@@ -150,7 +142,7 @@ fn ddf_text(out: &mut Lines, tables: &ddf::Tables) {
     for config in &copy.configs {
         let entry = copy.virtuals.iter().find(|entry| entry.guid == config.guid);
         out.head(entry.map_or("?", |entry| &entry.name));
-        out.line("GUID", guid(&config.guid));
+        out.line("GUID", ddf::guid_text(&config.guid));
         out.line("RAID Level", ddf::level_name(config));
         out.line("Array Size", mdadm::sectors(config.array_blocks));
         out.line("Room", mdadm::sectors(config.blocks));
@@ -189,64 +181,68 @@ fn dm_raid_text(out: &mut Lines, superblock: &dm_raid::Superblock) {
     );
 }
 
-/// The same as JSON; null if there is nothing.
-pub fn json(found: &Detected) -> Value {
-    let metadata = match &found.metadata {
-        Some(Metadata::Imsm(table)) => {
-            let mut value = json!(table);
-            value["format"] = "imsm".into();
-            value
-        }
-        Some(Metadata::Ddf(tables)) => ddf_json(tables),
-        None => Value::Null,
-    };
-    let dm_raid = found.dm_raid.as_ref().map(|it| {
-        json!({
-            "devices": it.devices, "position": it.position, "events": it.events,
-            "failed_devices": it.failed, "level": it.level, "layout": it.layout,
-            "chunk_sectors": it.chunk_sectors,
-        })
-    });
-    if metadata.is_null() && found.problem.is_none() && dm_raid.is_none() {
-        return Value::Null;
-    }
-    json!({"metadata": metadata, "problem": found.problem, "dm_raid": dm_raid})
+/// The same as JSON.
+#[derive(Serialize)]
+pub struct ForeignDocument<'a> {
+    metadata: Option<MetadataDocument<'a>>,
+    problem: Option<&'a str>,
+    dm_raid: Option<dm_raid::Superblock>,
 }
 
-fn ddf_json(tables: &ddf::Tables) -> Value {
-    let (copy, header) = (&tables.copy, &tables.copy.header);
-    let disks = copy.disks.iter().map(|disk| {
-        json!({
-            "guid": guid(&disk.guid), "reference": disk.reference, "type": disk.kind,
-            "state": disk.state, "sectors": disk.sectors,
-        })
-    });
-    let virtuals = copy.virtuals.iter().map(|it| {
-        json!({
-            "guid": guid(&it.guid), "number": it.number, "state": it.state, "init": it.init,
-            "name": it.name,
-        })
-    });
-    let configs = copy.configs.iter().map(|it| {
-        let elements = it.elements.iter();
-        let elements = elements.map(|(disk, start)| json!({"disk": disk, "sector": start}));
-        json!({
-            "guid": guid(&it.guid), "sequence": it.sequence, "strip_shift": it.strip_shift,
-            "level": it.level, "qualifier": it.qualifier,
-            "secondary_elements": it.secondary_elements,
-            "secondary_number": it.secondary_number, "secondary_level": it.secondary_level,
-            "sectors": it.blocks, "array_sectors": it.array_blocks,
-            "elements": elements.collect::<Vec<_>>(),
-        })
-    });
-    json!({
-        "format": "ddf", "version": header.revision, "sector": tables.sector,
-        "header_sector": tables.copy_sector, "checksum_correct": tables.checksum_ok,
-        "problems": tables.problems, "guid": guid(&header.guid), "sequence": header.sequence,
-        "own_reference": copy.own.1, "spare_records": copy.spares,
-        "physical_disks": disks.collect::<Vec<_>>(),
-        "virtual_disks": virtuals.collect::<Vec<_>>(),
-        "configurations": configs.collect::<Vec<_>>(),
-        "block_bytes": SECTOR_BYTES,
-    })
+#[derive(Serialize)]
+#[serde(tag = "format", rename_all = "lowercase")]
+enum MetadataDocument<'a> {
+    Imsm(&'a imsm::Table),
+    Ddf(DdfDocument<'a>),
+}
+
+#[derive(Serialize)]
+struct DdfDocument<'a> {
+    version: &'a str,
+    sector: u64,
+    header_sector: u64,
+    checksum_correct: bool,
+    problems: &'a [String],
+    guid: String,
+    sequence: u32,
+    own_reference: u32,
+    spare_records: usize,
+    physical_disks: &'a [ddf::PhysicalDisk],
+    virtual_disks: &'a [ddf::VirtualDisk],
+    configurations: &'a [ddf::Config],
+    block_bytes: u64,
+}
+
+impl<'a> ForeignDocument<'a> {
+    /// `None`: there is nothing.
+    pub fn of(found: &'a Detected) -> Option<ForeignDocument<'a>> {
+        let metadata = found.metadata.as_ref().map(|metadata| match metadata {
+            Metadata::Imsm(table) => MetadataDocument::Imsm(table),
+            Metadata::Ddf(tables) => MetadataDocument::Ddf(DdfDocument::of(tables)),
+        });
+        let (problem, dm_raid) = (found.problem.as_deref(), found.dm_raid);
+        let is_any = metadata.is_some() || problem.is_some() || dm_raid.is_some();
+        is_any.then_some(ForeignDocument { metadata, problem, dm_raid })
+    }
+}
+
+impl<'a> DdfDocument<'a> {
+    fn of(tables: &'a ddf::Tables) -> DdfDocument<'a> {
+        let (copy, header) = (&tables.copy, &tables.copy.header);
+        DdfDocument {
+            version: &header.revision,
+            sector: tables.sector,
+            header_sector: tables.copy_sector,
+            checksum_correct: tables.checksum_ok,
+            problems: &tables.problems,
+            guid: ddf::guid_text(&header.guid),
+            sequence: header.sequence,
+            own_reference: copy.own.1,
+            spare_records: copy.spares,
+            physical_disks: &copy.disks,
+            virtual_disks: &copy.virtuals,
+            configurations: &copy.configs,
+            block_bytes: SECTOR_BYTES,
+        }
+    }
 }

@@ -24,7 +24,7 @@ use md::ondisk::superblock::{Kernels, Outcome, Superblock};
 use serde_json::Value;
 use spec::shown::Shown;
 
-use crate::console::{JsonOut, say};
+use crate::console::{JsonOut, say, value_of};
 use crate::error::text_of;
 use crate::members::Used;
 use crate::{Ending, mdadm};
@@ -79,7 +79,7 @@ pub fn run(arguments: &ExamineArguments) -> Result<Ending> {
             _ => text(found, &host),
         });
     }
-    arguments.json.put(&texts, || json::members(&all))?;
+    arguments.json.put(&texts, || json::Examined::of(&all))?;
     let mut errors: Vec<Error> = all.into_iter().filter_map(|(_, found)| found.err()).collect();
     match errors.pop() {
         Some(last) => {
@@ -144,7 +144,7 @@ fn of_directory(directory: &OsStr, named: &[Identity]) -> Vec<(OsString, Result<
 /// The JSON of the verb, and what members could not be looked at.
 pub fn document(members: &[OsString]) -> (Value, Vec<(String, Error)>) {
     let all = all(members);
-    let value = json::members(&all);
+    let value = value_of(&json::Examined::of(&all));
     let error = |(member, found): (OsString, Result<Found>)| {
         Some((member.to_string_lossy().into_owned(), found.err()?))
     };

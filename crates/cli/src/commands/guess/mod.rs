@@ -17,10 +17,11 @@ use md::{Level, SECTOR_BYTES};
 use serde_json::Value;
 
 use crate::Ending;
-use crate::console::{JsonOut, say};
+use crate::console::{JsonOut, say, value_of};
 use crate::members::{Used, is_missing};
 use crate::size_args::{parse_bytes, parse_layout, parse_level, parse_sectors};
 
+use json::GuessDocument;
 pub use text::{summary, text};
 
 const EXAMPLES: &str = "\
@@ -150,13 +151,13 @@ fn searched(arguments: &GuessArguments, stopped: &(dyn Fn() -> bool + Sync)) -> 
 
 /// The JSON of the verb.
 pub fn document(arguments: &GuessArguments, stopped: &(dyn Fn() -> bool + Sync)) -> Result<Value> {
-    Ok(json::json(&searched(arguments, stopped)?))
+    Ok(value_of(&GuessDocument::of(&searched(arguments, stopped)?)))
 }
 
 /// Runs the command.
 pub fn run(arguments: &GuessArguments) -> Result<Ending> {
     let searched = searched(arguments, &|| false)?;
-    arguments.json.put(&text(&searched), || json::json(&searched))?;
+    arguments.json.put(&text(&searched), || GuessDocument::of(&searched))?;
     Ok(match searched.report.answer.verdict {
         Judgement::Exact => Ending::Fine,
         Judgement::Ambiguous | Judgement::None => Ending::Finding,

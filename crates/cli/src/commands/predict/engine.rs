@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is measured: every figure is one of model time, and says so.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -11,10 +12,10 @@ use anyhow::{Error, Result, bail};
 use bench::model_time;
 use clap::Args;
 use report::pivot;
-use results::record::{Cell, Record};
+use results::record::{Cell, Latency, Record};
 use results::settings::identity;
 use results::stats::median;
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::case::RunConfig;
 use spec::matrix::{self, Options, Plan};
 use spec::shown::counted;
@@ -24,7 +25,7 @@ use spec::workload::Kind;
 use super::calibrated::Calibrated;
 use crate::commands::bench::{RUNS, SampleOptions, fastest_kernels};
 use crate::commands::results::read_record;
-use crate::console::{JsonOut, columns, say};
+use crate::console::{JsonOut, columns, say, to_thousandths};
 use crate::error::of_option;
 use crate::progress::Reporter;
 use crate::size_args::parse_bytes;
@@ -276,54 +277,106 @@ impl Summary {
         )
     }
 
-    fn document(&self) -> Value {
-        json!({
-            "random": self.random,
-            "cells": self.cells,
-            "median_off": self.median,
-            "max_off": self.max,
-            "allowed": NEAR[usize::from(self.random)],
-            "outside": self.outside,
-        })
+    fn document(&self) -> AgainstDocument {
+        AgainstDocument {
+            random: self.random,
+            cells: self.cells,
+            median_off: self.median,
+            max_off: self.max,
+            allowed: NEAR[usize::from(self.random)],
+            outside: self.outside,
+        }
     }
 }
 
-fn document(rows: &[Row<'_>], seed: u64, plan: &Plan, seconds: f64) -> Value {
-    let cell = |row: &Row<'_>| {
-        let cell = row.cell;
-        json!({
-            "array": row.name,
-            "level": cell.case.level.text(),
-            "layout": cell.case.layout.as_ref().map(|layout| layout.text()),
-            "disks": cell.case.disks,
-            "chunk_kib": cell.case.chunk_kib,
-            "degraded": cell.case.degraded,
-            "members": cell.case.members,
-            "workload": cell.case.workload.text(),
-            "block_kib": cell.case.block_kib,
-            "depth": cell.case.depth,
-            "jobs": cell.case.jobs,
-            "predicted_mb_per_s": cell.derived.mb_per_s,
-            "predicted_iops": cell.derived.iops,
-            "predicted_latency_us": cell.measured.latency_us,
-            "bound_mb_per_s": cell.derived.bound_mb_per_s,
-            "bound_share": cell.derived.bound_share,
-            "limit": cell.derived.bound_note,
-            "warnings": cell.derived.warnings,
-            "unit": cell.unit(),
-            "measured": row.measured,
-            "ratio": row.ratio(),
-            "near": row.is_near(),
-        })
-    };
+/// Cells predicted, and how near those of a record are.
+#[derive(Serialize)]
+struct EngineDocument<'a> {
+    schema: &'static str,
+    seed: u64,
+    seconds: f64,
+    cells: Vec<CellDocument<'a>>,
+    left_out: Vec<String>,
+    against_other_seeds: BTreeSet<u64>,
+    against: Vec<AgainstDocument>,
+}
+
+#[derive(Serialize)]
+struct CellDocument<'a> {
+    array: &'a str,
+    level: Cow<'a, str>,
+    layout: Option<Cow<'a, str>>,
+    disks: u32,
+    chunk_kib: Option<u64>,
+    degraded: u32,
+    members: &'a str,
+    workload: Cow<'a, str>,
+    block_kib: f64,
+    depth: u32,
+    jobs: u32,
+    predicted_mb_per_s: f64,
+    predicted_iops: f64,
+    predicted_latency_us: &'a Option<Latency>,
+    bound_mb_per_s: Option<f64>,
+    bound_share: Option<f64>,
+    limit: Option<&'a str>,
+    warnings: &'a [String],
+    unit: &'static str,
+    measured: Option<f64>,
+    ratio: Option<f64>,
+    near: Option<bool>,
+}
+
+/// How near the cells of a kind are: shares of the measured rate.
+#[derive(Serialize)]
+struct AgainstDocument {
+    random: bool,
+    cells: usize,
+    median_off: f64,
+    max_off: f64,
+    allowed: f64,
+    outside: usize,
+}
+
+impl<'a> CellDocument<'a> {
+    fn of(row: &'a Row<'a>) -> CellDocument<'a> {
+        let (case, derived) = (&row.cell.case, &row.cell.derived);
+        CellDocument {
+            array: &row.name,
+            level: case.level.text(),
+            layout: case.layout.as_ref().map(|layout| layout.text()),
+            disks: case.disks,
+            chunk_kib: case.chunk_kib,
+            degraded: case.degraded,
+            members: &case.members,
+            workload: case.workload.text(),
+            block_kib: case.block_kib,
+            depth: case.depth,
+            jobs: case.jobs,
+            predicted_mb_per_s: derived.mb_per_s,
+            predicted_iops: derived.iops,
+            predicted_latency_us: &row.cell.measured.latency_us,
+            bound_mb_per_s: derived.bound_mb_per_s,
+            bound_share: derived.bound_share,
+            limit: derived.bound_note.as_deref(),
+            warnings: &derived.warnings,
+            unit: row.cell.unit(),
+            measured: row.measured,
+            ratio: row.ratio(),
+            near: row.is_near(),
+        }
+    }
+}
+
+fn document<'a>(rows: &'a [Row<'a>], seed: u64, plan: &Plan, seconds: f64) -> EngineDocument<'a> {
     let summaries = [false, true].into_iter().filter_map(|random| Summary::of(rows, random));
-    json!({
-        "schema": "raidlab-predict-engine/1",
-        "seed": seed,
-        "seconds": (seconds * 1000.0).round() / 1000.0,
-        "cells": rows.iter().map(cell).collect::<Vec<_>>(),
-        "left_out": plan.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "against_other_seeds": other_seeds(rows, seed),
-        "against": summaries.map(|summary| summary.document()).collect::<Vec<_>>(),
-    })
+    EngineDocument {
+        schema: "raidlab-predict-engine/1",
+        seed,
+        seconds: to_thousandths(seconds),
+        cells: rows.iter().map(CellDocument::of).collect(),
+        left_out: plan.left_out.iter().map(ToString::to_string).collect(),
+        against_other_seeds: other_seeds(rows, seed),
+        against: summaries.map(|summary| summary.document()).collect(),
+    }
 }

@@ -7,7 +7,7 @@ use predict::fitted::Fitted;
 use predict::law::{Array, Copies, WhyNot, Work};
 use predict::question::Answer;
 use predict::tables::{LevelWord, level_and_copies};
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::shown::counted;
 use spec::units::{digits, kib};
 
@@ -244,54 +244,108 @@ fn text(array: &Array, described: &Described, answers: &[Answer]) -> String {
     out
 }
 
-/// The figures of one disk, with their sources.
-pub fn inputs(described: &Described) -> Vec<Value> {
+/// A figure of one disk, with its source.
+#[derive(Serialize)]
+pub struct Input {
+    workload: &'static str,
+    rate: f64,
+    unit: &'static str,
+    source: &'static str,
+}
+
+/// The figures of one disk.
+pub fn inputs(described: &Described) -> Vec<Input> {
     let inputs = Work::ALL.into_iter().filter_map(|work| {
         let value = described.question.single.get(work)?;
-        Some(json!({"workload": work.name(), "rate": value.rate, "unit": work.unit(),
-                    "source": value.source.name()}))
+        let (rate, source) = (value.rate, value.source.name());
+        Some(Input { workload: work.name(), rate, unit: work.unit(), source })
     });
     inputs.collect()
 }
 
-fn document(array: &Array, described: &Described, answers: &[Answer]) -> Value {
-    json!({
-        "level": array.level.name(),
-        "layout": (array.level == Level::Raid10).then(|| level_name(array).replace("raid10 ", "")),
-        "disks": array.members,
-        "chunk_kib": array.level.has_chunks().then_some(array.chunk_kib),
-        "fs": described.fs,
-        "kernel": described.question.machine.kernel.map(|kernel| kernel.to_string()),
-        "inputs": inputs(described),
-        "assumed": described.assumed,
-        "predictions": answers.iter().map(prediction).collect::<Vec<_>>(),
-    })
+/// The predictions of one array.
+#[derive(Serialize)]
+struct PredictDocument<'a> {
+    level: &'static str,
+    layout: Option<String>,
+    disks: u32,
+    chunk_kib: Option<f64>,
+    fs: &'a str,
+    kernel: Option<String>,
+    inputs: Vec<Input>,
+    assumed: &'a [String],
+    predictions: Vec<Prediction<'a>>,
 }
 
-fn prediction(answer: &Answer) -> Value {
-    let found = answer.found.as_ref().ok();
-    let ceilings = found.map(|found| {
-        found
-            .ceilings()
-            .iter()
-            .map(|(name, rate)| json!({"name": name.name(), "rate": rate}))
-            .collect::<Vec<_>>()
-    });
-    let changes = answer.changes.iter();
-    json!({
-        "workload": answer.work.name(),
-        "unit": answer.work.unit(),
-        "predicted": found.map(|found| found.value),
-        "low": answer.interval.map(|(low, _)| low),
-        "high": answer.interval.map(|(_, high)| high),
-        "limit": found.map(|found| found.limit().name()),
-        "ceilings": ceilings,
-        "naive": answer.naive,
-        "why_not": answer.found.err().map(|why| why.to_string()),
-        "sensitivities": changes
-            .map(|change| json!({"change": change.change, "ratio": change.ratio}))
-            .collect::<Vec<_>>(),
-    })
+#[derive(Serialize)]
+struct Prediction<'a> {
+    workload: &'static str,
+    unit: &'static str,
+    predicted: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+    limit: Option<&'static str>,
+    ceilings: Option<Vec<Ceiling>>,
+    naive: Option<f64>,
+    why_not: Option<String>,
+    sensitivities: Vec<Sensitivity<'a>>,
+}
+
+#[derive(Serialize)]
+struct Ceiling {
+    name: &'static str,
+    rate: f64,
+}
+
+/// What a change of the array makes of the rate.
+#[derive(Serialize)]
+struct Sensitivity<'a> {
+    change: &'a str,
+    ratio: f64,
+}
+
+fn document<'a>(
+    array: &Array,
+    described: &'a Described,
+    answers: &'a [Answer],
+) -> PredictDocument<'a> {
+    let is_raid10 = array.level == Level::Raid10;
+    PredictDocument {
+        level: array.level.name(),
+        layout: is_raid10.then(|| level_name(array).replace("raid10 ", "")),
+        disks: array.members,
+        chunk_kib: array.level.has_chunks().then_some(array.chunk_kib),
+        fs: &described.fs,
+        kernel: described.question.machine.kernel.map(|kernel| kernel.to_string()),
+        inputs: inputs(described),
+        assumed: &described.assumed,
+        predictions: answers.iter().map(Prediction::of).collect(),
+    }
+}
+
+impl<'a> Prediction<'a> {
+    fn of(answer: &'a Answer) -> Prediction<'a> {
+        let found = answer.found.as_ref().ok();
+        let ceilings = found.map(|found| {
+            let each = found.ceilings().iter();
+            each.map(|(name, rate)| Ceiling { name: name.name(), rate: *rate }).collect()
+        });
+        let changes = answer.changes.iter();
+        Prediction {
+            workload: answer.work.name(),
+            unit: answer.work.unit(),
+            predicted: found.map(|found| found.value),
+            low: answer.interval.map(|(low, _)| low),
+            high: answer.interval.map(|(_, high)| high),
+            limit: found.map(|found| found.limit().name()),
+            ceilings,
+            naive: answer.naive,
+            why_not: answer.found.err().map(|why| why.to_string()),
+            sensitivities: changes
+                .map(|it| Sensitivity { change: it.change, ratio: it.ratio })
+                .collect(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use predict::fitted::Fitted;
 use predict::score::{self, Evaluated};
 use predict::tables::{self, Role, Row, Table};
 use report::predicted::{Page, Point};
-use serde_json::{Value, json};
+use serde::Serialize;
 use spec::units::digits;
 
 use super::read_text;
@@ -38,10 +38,10 @@ impl Outputs<'_> {
     }
 
     /// Writes all of them.
-    pub fn put(
+    pub fn put<T: Serialize>(
         &self,
         text: &str,
-        json: impl FnOnce() -> Value,
+        json: impl FnOnce() -> T,
         page: impl FnOnce() -> Page,
     ) -> Result<()> {
         self.json.put(text, json)?;
@@ -62,39 +62,68 @@ pub fn read(path: &Path) -> Result<Vec<Table>> {
 pub fn run(path: &Path, fitted: &Fitted, outputs: &Outputs<'_>) -> Result<Ending> {
     let tables = read(path)?;
     let all = score::evaluate(&tables, fitted);
-    let document = || json!({ "rows": rows(&tables, &all) });
+    let document = || TablesDocument { rows: rows(&tables, &all) };
     let title = format!("Predictions for {}", path.display());
     outputs.put(&text(&tables, &all), document, || page(&tables, &all, title, String::new()))?;
     Ok(Ending::Fine)
 }
 
 /// The rows as JSON.
-pub fn rows(tables: &[Table], all: &[Evaluated]) -> Vec<Value> {
-    all.iter().map(|one| row(&tables[one.table], one)).collect()
+pub fn rows<'a>(tables: &'a [Table], all: &'a [Evaluated]) -> Vec<RowDocument<'a>> {
+    all.iter().map(|one| RowDocument::of(&tables[one.table], one)).collect()
 }
 
-fn row(table: &Table, one: &Evaluated) -> Value {
-    let row = &table.rows[one.row];
-    let predicted = one.predicted.as_ref().ok();
-    json!({
-        "id": row.id,
-        "system_id": table.id,
-        "level": row.level,
-        "disks": row.disks,
-        "workload": row.workload,
-        "unit": row.unit,
-        "value": row.value,
-        "predicted": predicted.map(|found| found.value),
-        "low": one.interval.map(|(low, _)| low),
-        "high": one.interval.map(|(_, high)| high),
-        "limit": predicted.map(|found| found.law.limit().name()),
-        "next": predicted.and_then(|found| found.law.next()).map(|(next, _)| next.name()),
-        "naive": predicted.and_then(|found| found.naive),
-        "input": predicted.map(|found| found.source.name()),
-        "why_not": one.predicted.as_ref().err().map(|why| why.name()),
-        "scored": one.counts,
-        "not_scored": not_scored(table, row, one),
-    })
+#[derive(Serialize)]
+struct TablesDocument<'a> {
+    rows: Vec<RowDocument<'a>>,
+}
+
+/// A row of a table, and its prediction in the row's unit.
+#[derive(Serialize)]
+pub struct RowDocument<'a> {
+    id: &'a str,
+    system_id: &'a str,
+    level: &'a str,
+    disks: Option<u32>,
+    workload: &'a str,
+    unit: &'a str,
+    value: Option<f64>,
+    predicted: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+    limit: Option<&'static str>,
+    next: Option<&'static str>,
+    naive: Option<f64>,
+    input: Option<&'static str>,
+    why_not: Option<&'static str>,
+    scored: bool,
+    not_scored: Option<String>,
+}
+
+impl<'a> RowDocument<'a> {
+    fn of(table: &'a Table, one: &'a Evaluated) -> RowDocument<'a> {
+        let row = &table.rows[one.row];
+        let predicted = one.predicted.as_ref().ok();
+        RowDocument {
+            id: &row.id,
+            system_id: &table.id,
+            level: &row.level,
+            disks: row.disks,
+            workload: &row.workload,
+            unit: &row.unit,
+            value: row.value,
+            predicted: predicted.map(|found| found.value),
+            low: one.interval.map(|(low, _)| low),
+            high: one.interval.map(|(_, high)| high),
+            limit: predicted.map(|found| found.law.limit().name()),
+            next: predicted.and_then(|found| found.law.next()).map(|(next, _)| next.name()),
+            naive: predicted.and_then(|found| found.naive),
+            input: predicted.map(|found| found.source.name()),
+            why_not: one.predicted.as_ref().err().map(|why| why.name()),
+            scored: one.counts,
+            not_scored: not_scored(table, row, one),
+        }
+    }
 }
 
 /// Why a row with a number is not scored.

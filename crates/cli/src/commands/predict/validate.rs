@@ -7,9 +7,9 @@ use predict::fitted::Fitted;
 use predict::law::WhyNot;
 use predict::score::{self, Evaluated, Score};
 use predict::tables::{self, Table};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::tables::{Outputs, page, read, rows, text};
+use super::tables::{Outputs, RowDocument, page, read, rows, text};
 use crate::Ending;
 use crate::console::columns;
 
@@ -27,9 +27,8 @@ pub fn validate(path: Option<&Path>, fitted: &Fitted, outputs: &Outputs<'_>) -> 
     out += &format!("\nScores:\n\n{}", scores_text(&lines));
     out += &why_nots(&all);
     let document = || {
-        let scores: Vec<Value> =
-            lines.iter().map(|(name, score)| score_json(name, score)).collect();
-        json!({ "rows": rows(&tables, &all), "scores": scores })
+        let scores = lines.iter().map(|(name, score)| ScoreDocument::of(name, score)).collect();
+        ValidationDocument { rows: rows(&tables, &all), scores }
     };
     let title = "Predicted against measured".to_string();
     let summary = lines.first().map_or(String::new(), |(_, score)| sentence(score));
@@ -145,25 +144,56 @@ fn why_nots(all: &[Evaluated]) -> String {
     out
 }
 
-fn score_json(name: &str, score: &Score) -> Value {
-    let finite = |value: f64| value.is_finite().then_some(value);
-    json!({
-        "rows": name.trim(),
-        "figures": score.rows,
-        "predicted": score.predicted,
-        "median_error": finite(score.median),
-        "mean_error": finite(score.mean),
-        "pairs": score.pairs,
-        "ordered": score.ordered,
-        "naive_median_error": finite(score.naive_median),
-        "naive_mean_error": finite(score.naive_mean),
-        "naive_ordered": score.naive_ordered,
-        "repeated_pairs": score.repeated,
-        "clear_pairs": score.clear,
-        "clear_ordered": score.clear_right,
-        "wide_pairs": score.wide,
-        "wide_called_clear": score.wide_clear,
-        "covered": score.covered,
-        "median_width": finite(score.width),
-    })
+/// Rows of tables, and how near their predictions are.
+#[derive(Serialize)]
+struct ValidationDocument<'a> {
+    rows: Vec<RowDocument<'a>>,
+    scores: Vec<ScoreDocument<'a>>,
+}
+
+/// Errors are shares of the measured rate; `None`: there is no figure to compare.
+#[derive(Serialize)]
+struct ScoreDocument<'a> {
+    rows: &'a str,
+    figures: usize,
+    predicted: usize,
+    median_error: Option<f64>,
+    mean_error: Option<f64>,
+    pairs: usize,
+    ordered: usize,
+    naive_median_error: Option<f64>,
+    naive_mean_error: Option<f64>,
+    naive_ordered: usize,
+    repeated_pairs: usize,
+    clear_pairs: usize,
+    clear_ordered: usize,
+    wide_pairs: usize,
+    wide_called_clear: usize,
+    covered: usize,
+    median_width: Option<f64>,
+}
+
+impl<'a> ScoreDocument<'a> {
+    fn of(name: &'a str, score: &Score) -> ScoreDocument<'a> {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        ScoreDocument {
+            rows: name.trim(),
+            figures: score.rows,
+            predicted: score.predicted,
+            median_error: finite(score.median),
+            mean_error: finite(score.mean),
+            pairs: score.pairs,
+            ordered: score.ordered,
+            naive_median_error: finite(score.naive_median),
+            naive_mean_error: finite(score.naive_mean),
+            naive_ordered: score.naive_ordered,
+            repeated_pairs: score.repeated,
+            clear_pairs: score.clear,
+            clear_ordered: score.clear_right,
+            wide_pairs: score.wide,
+            wide_called_clear: score.wide_clear,
+            covered: score.covered,
+            median_width: finite(score.width),
+        }
+    }
 }

@@ -30,6 +30,7 @@ use export::ublk::{Ublk, UblkOptions};
 use export::vhost_user::VhostUser;
 use host::escaped_for_uri;
 use host::tls::ServerTls;
+use serde::Serialize;
 use spec::members::MemberSet;
 
 use super::source::SourceArguments;
@@ -444,6 +445,25 @@ fn serve_nbd(
     Ok(())
 }
 
+/// What is served, and where.
+#[derive(Serialize)]
+struct ServedDocument<'a> {
+    name: &'a str,
+    bytes: u64,
+    read_only: bool,
+    /// URIs.
+    nbd: &'a [String],
+    fuse: Vec<String>,
+    ublk: Option<String>,
+    /// Paths of sockets.
+    vhost_user: Vec<String>,
+    control: Option<String>,
+    /// URL, with the token.
+    page: Option<&'a String>,
+    notes: &'a [String],
+    doubts: &'a [String],
+}
+
 /// Says what is served, and where.
 fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Result<()> {
     let name = arguments.name.as_deref().unwrap_or(&opened.name);
@@ -464,20 +484,18 @@ fn report(arguments: &ServeArguments, opened: &Opened, running: &Running) -> Res
     let page = running.page.as_ref().map(|page| &page.url);
     page.iter().for_each(|url| text += &format!("  page    {url}\n"));
     control.iter().for_each(|socket| text += &format!("  control {socket}\n"));
-    arguments.json.put(&text, || {
-        serde_json::json!({
-            "name": name,
-            "bytes": limits.bytes,
-            "read_only": limits.read_only,
-            "nbd": running.uris,
-            "fuse": fuse,
-            "ublk": ublk,
-            "vhost_user": vhost_user,
-            "control": control,
-            "page": page,
-            "notes": opened.notes,
-            "doubts": opened.doubts,
-        })
+    arguments.json.put(&text, || ServedDocument {
+        name,
+        bytes: limits.bytes,
+        read_only: limits.read_only,
+        nbd: &running.uris,
+        fuse,
+        ublk,
+        vhost_user,
+        control,
+        page,
+        notes: &opened.notes,
+        doubts: &opened.doubts,
     })
 }
 

@@ -13,5 +13,5 @@ pub use format::{
 };
 pub use levels::level_name;
 pub(super) use members::volumes;
-pub use sections::{Config, Copy, DecodeProblem, Header, PhysicalDisk, VirtualDisk};
+pub use sections::{Config, Copy, DecodeProblem, Header, PhysicalDisk, VirtualDisk, guid_text};
 pub use tables::{Tables, read};

@@ -3,7 +3,9 @@
 //! Invariant: what decodes has a right CRC, or is said to have a wrong one; lists end where their
 //! bytes end, whatever their counts say.
 
-use std::fmt;
+use std::fmt::{self, Write};
+
+use serde::{Serialize, Serializer};
 
 use super::format::*;
 use crate::foreign::text::{part, text};
@@ -11,6 +13,31 @@ use crate::ondisk::Field;
 
 /// A GUID: 8 bytes of a vendor's name, the rest as the vendor likes.
 pub type Guid = [u8; GUID_BYTES];
+
+/// Its bytes as hexadecimal digits, in words of four: `4C696E75:782D4D44:...`.
+pub fn guid_text(guid: &Guid) -> String {
+    let mut text = String::with_capacity(guid.len() * 9 / 4);
+    for (at, byte) in guid.iter().enumerate() {
+        let separator = if at > 0 && at % 4 == 0 { ":" } else { "" };
+        write!(text, "{separator}{byte:02X}").expect("a string");
+    }
+    text
+}
+
+fn as_text<S: Serializer>(guid: &Guid, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&guid_text(guid))
+}
+
+/// An element of a configuration: a disk, and where its part begins.
+#[derive(Serialize)]
+struct Element {
+    disk: u32,
+    sector: u64,
+}
+
+fn as_elements<S: Serializer>(elements: &[(u32, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(elements.iter().map(|&(disk, sector)| Element { disk, sector }))
+}
 
 /// Why a structure cannot be used: `header, field crc at byte 4: ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,13 +102,15 @@ pub struct Header {
 }
 
 /// A physical disk of the container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PhysicalDisk {
     /// GUID of the disk, 24 bytes.
+    #[serde(serialize_with = "as_text")]
     pub guid: Guid,
     /// What configurations call it.
     pub reference: u32,
     /// Type bits.
+    #[serde(rename = "type")]
     pub kind: u16,
     /// State bits, [`DISK_STATES`].
     pub state: u16,
@@ -102,9 +131,10 @@ impl PhysicalDisk {
 }
 
 /// A virtual disk of the container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VirtualDisk {
     /// GUID of the virtual disk, 24 bytes.
+    #[serde(serialize_with = "as_text")]
     pub guid: Guid,
     /// Number of the virtual disk in the container.
     pub number: u16,
@@ -118,11 +148,13 @@ pub struct VirtualDisk {
 
 /// A configuration record: one basic virtual disk, which is all of a virtual disk, or one of
 /// several that a secondary level joins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Config {
     /// GUID of the virtual disk.
+    #[serde(serialize_with = "as_text")]
     pub guid: Guid,
     /// Seconds since 1980.
+    #[serde(skip)]
     pub timestamp: u32,
     /// Counts the changes of the record.
     pub sequence: u32,
@@ -139,12 +171,16 @@ pub struct Config {
     /// The level that joins them.
     pub secondary_level: u8,
     /// Sectors of the part on each disk.
+    #[serde(rename = "sectors")]
     pub blocks: u64,
     /// Sectors of the virtual disk.
+    #[serde(rename = "array_sectors")]
     pub array_blocks: u64,
     /// Bytes of a block since revision 2, 65535 or 0 before.
+    #[serde(skip)]
     pub block_size: u16,
     /// By place: the disk's reference, and the first sector of its part.
+    #[serde(serialize_with = "as_elements")]
     pub elements: Vec<(u32, u64)>,
 }
 
