@@ -17,7 +17,7 @@ use toml::{Table, Value};
 use crate::op::Nanos;
 
 /// The built-in profiles: name, document.
-const BUILT_IN: [(&str, &str); 16] = [
+const BUILT_IN: [(&str, &str); 18] = [
     ("hdd-1999", include_str!("../profiles/hdd-1999.toml")),
     ("hdd-2002", include_str!("../profiles/hdd-2002.toml")),
     ("hdd-2007", include_str!("../profiles/hdd-2007.toml")),
@@ -25,6 +25,7 @@ const BUILT_IN: [(&str, &str); 16] = [
     ("hdd-2016", include_str!("../profiles/hdd-2016.toml")),
     ("hdd-2018", include_str!("../profiles/hdd-2018.toml")),
     ("hdd-2020", include_str!("../profiles/hdd-2020.toml")),
+    ("hdd-10k", include_str!("../profiles/hdd-10k.toml")),
     ("hdd-smr", include_str!("../profiles/hdd-smr.toml")),
     ("sata-ssd", include_str!("../profiles/sata-ssd.toml")),
     ("sata-ssd-2021", include_str!("../profiles/sata-ssd-2021.toml")),
@@ -33,6 +34,7 @@ const BUILT_IN: [(&str, &str); 16] = [
     ("nvme-ssd", include_str!("../profiles/nvme-ssd.toml")),
     ("nvme-ssd-2019", include_str!("../profiles/nvme-ssd-2019.toml")),
     ("nvme-ssd-2020", include_str!("../profiles/nvme-ssd-2020.toml")),
+    ("nvme-ssd-qlc", include_str!("../profiles/nvme-ssd-qlc.toml")),
     ("nvme-ssd-plp", include_str!("../profiles/nvme-ssd-plp.toml")),
 ];
 

@@ -12,7 +12,7 @@ fn without(line: &str) -> String {
 
 #[test]
 fn built_in_profiles_parse_and_say_where_each_number_comes_from() {
-    assert_eq!(Profile::names().count(), 16);
+    assert_eq!(Profile::names().count(), 18);
     for name in Profile::names() {
         let profile = Profile::named(name).expect("it is built in");
         assert_eq!(profile.name(), name);

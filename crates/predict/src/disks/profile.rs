@@ -33,9 +33,6 @@ impl fmt::Display for Unmodelled {
 
 impl std::error::Error for Unmodelled {}
 
-/// Rate at the inner edge, of that at the outer one, as the profiles have it.
-const INNER: f64 = 0.48;
-
 /// Average seek of disks that turn slowly, ms, as hdd-smr.
 const SLOW_SEEK_MS: f64 = 10.0;
 
@@ -50,6 +47,7 @@ impl Disk {
             || self.endurance_dwpd.is_some_and(|writes| writes >= 0.8);
         match self.kind {
             DiskKind::Hdd if self.is_shingled() => "hdd-smr",
+            DiskKind::Hdd if self.rpm.is_some_and(|rpm| rpm > 9000.0) => "hdd-10k",
             DiskKind::Hdd => match year {
                 ..2008 => "hdd-2007",
                 2008..2014 => "hdd-2009",
@@ -63,6 +61,7 @@ impl Disk {
             DiskKind::SataSsd => "sata-ssd-2021",
             DiskKind::SasSsd => "nvme-ssd-plp",
             DiskKind::Nvme if is_for_servers => "nvme-ssd-plp",
+            DiskKind::Nvme if self.recording == Some(Recording::Qlc) => "nvme-ssd-qlc",
             DiskKind::Nvme if self.read_mb_per_s.is_some_and(|rate| rate > 3800.0) => {
                 "nvme-ssd-2020"
             }
@@ -97,8 +96,10 @@ impl Disk {
                 let rpm = self.rpm.unwrap_or(of_class("rpm"));
                 set("rpm", rpm);
                 if let Some(outer) = self.read_mb_per_s {
+                    // Small platters, as of 10,000 rpm, lose less.
+                    let inner = of_class("media_inner_mb_per_s") / of_class("media_outer_mb_per_s");
                     set("media_outer_mb_per_s", outer);
-                    set("media_inner_mb_per_s", INNER * outer);
+                    set("media_inner_mb_per_s", inner * outer);
                     set("link_mb_per_s", of_class("link_mb_per_s").max(outer));
                 }
                 let slow = (rpm < 6500.0 && of_class("rpm") > 6500.0).then_some(SLOW_SEEK_MS);
