@@ -32,7 +32,7 @@ ENGINE_ARGS ?=
 TOOLS_DIR ?= $(TARGET)/bench
 TOOLS_ROUNDS ?= 5
 
-.PHONY: help setup setup-tests build wheel dist deb check-deb check-static release test test-all bench bench-engine law bench-peers bench-arrays bench-tools bench-published bench-scale clean
+.PHONY: help setup setup-tests setup-all build wheel dist deb check-deb check-static release test test-all bench bench-engine law bench-peers bench-arrays bench-tools bench-published bench-scale clean
 .DEFAULT_GOAL := help
 
 help:
@@ -63,6 +63,9 @@ setup:
 
 setup-tests:
 	@sh scripts/setup --with-tests
+
+setup-all:
+	@sh scripts/setup --with-all
 
 build: setup
 	$(CARGO) build --release -p raidlab-cli
@@ -107,8 +110,8 @@ release: deb wheel
 test: setup-tests
 	$(CARGO) xtask ci
 
-test-all: setup-tests
-	RAIDLAB_TEST=all $(CARGO) xtask ci
+test-all: setup-all
+	PATH="$$PATH:$(abspath $(PYTHON_TOOLS))" RAIDLAB_TEST=all $(CARGO) xtask ci
 
 bench: setup
 	@mkdir -p $(TARGET)/bench

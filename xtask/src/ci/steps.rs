@@ -65,14 +65,14 @@ pub const STEPS: [Step; 19] = [
         "for part in rescue run lab; do cargo clippy -p raidlab-cli --no-default-features \
          --features $part -- -D warnings || exit 1; done",
     ),
-    slow("typos", "typos").needs("typos --version", "typos is not installed: pip install typos"),
+    slow("typos", "typos").needs("typos --version", "typos is not installed; see scripts/setup"),
     // Advisories come over the network; without it the rest is checked.
     slow(
         "deny",
         "if cargo deny fetch db; then cargo deny check; \
          else cargo deny check bans licenses sources; fi",
     )
-    .needs("cargo-deny --version", "it is not installed: cargo install --locked cargo-deny"),
+    .needs("cargo-deny --version", "it is not installed; see scripts/setup"),
     step("doc", "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps"),
     // By the compiler, not by rustup, which a distribution's toolchain does not have.
     step("aarch64", "cargo check --target aarch64-unknown-linux-gnu -p raidlab-parity")

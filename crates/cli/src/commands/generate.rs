@@ -58,6 +58,7 @@ fn completable(argument: Arg) -> Arg {
     let words: Vec<&'static str> = match argument.get_long() {
         Some("level") => ["single"].into_iter().chain(Level::ALL.map(Level::name)).collect(),
         Some("members") => ["mem", "null", "file"].into_iter().chain(Profile::names()).collect(),
+        #[cfg(feature = "lab")]
         Some("workload") if argument.get_id() == "named_mix" => {
             predict::advise::NAMED_MIXES.map(|mix| mix.name).to_vec()
         }

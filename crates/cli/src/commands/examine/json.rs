@@ -67,32 +67,31 @@ struct MemberDocument<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Holds<'a> {
-    Superblock {
-        superblock: Box<Fields<'a>>,
-        checksum: ChecksumDocument,
-        areas: Areas,
-        kernel_refusals: Vec<KernelRefusal>,
-        bitmap: Option<BitmapDocument<'a>>,
-        bad_blocks: Option<BadBlocksDocument>,
-    },
-    Other {
-        superblock: (),
-        holds: Vec<String>,
-        packed_as: Option<&'static str>,
-    },
+    Superblock(Box<SuperblockDocument<'a>>),
+    Other { superblock: (), holds: Vec<String>, packed_as: Option<&'static str> },
+}
+
+#[derive(Serialize)]
+struct SuperblockDocument<'a> {
+    superblock: Fields<'a>,
+    checksum: ChecksumDocument,
+    areas: Areas,
+    kernel_refusals: Vec<KernelRefusal>,
+    bitmap: Option<BitmapDocument<'a>>,
+    bad_blocks: Option<BadBlocksDocument>,
 }
 
 impl<'a> MemberDocument<'a> {
     fn of(found: &'a Found) -> MemberDocument<'a> {
         let holds = match found.superblock() {
-            Some((superblock, checksum)) => Holds::Superblock {
-                superblock: Box::new(Fields::of(superblock)),
+            Some((superblock, checksum)) => Holds::Superblock(Box::new(SuperblockDocument {
+                superblock: Fields::of(superblock),
                 checksum: checksum.into(),
                 areas: Areas::of(&superblock.metadata()),
                 kernel_refusals: refusals(found),
                 bitmap: found.bitmap.as_ref().map(BitmapDocument::of),
                 bad_blocks: bad_blocks(found),
-            },
+            })),
             None => Holds::Other {
                 superblock: (),
                 holds: found.contents.iter().map(Signature::to_string).collect(),

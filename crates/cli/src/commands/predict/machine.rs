@@ -243,11 +243,10 @@ impl MachineArguments {
         let depth = f64::from(self.depth.unwrap_or(32));
         let jobs = f64::from(self.jobs.unwrap_or(1));
         let facts_of = |path| facts_of(path, depth * jobs);
-        let stated = self.facts.as_deref().map(facts_of).transpose()?;
-        let ignored = stated.iter().flat_map(|it| &it.ignored);
-        let ignored = ignored.map(|key| format!("{key} says nothing: it is not understood"));
-        let ignored: Vec<String> = ignored.collect();
-        let facts = stated.map(|it| (it.facts, it.single));
+        let (facts, mut assumed) = match self.facts.as_deref().map(facts_of).transpose()? {
+            Some(StatedFacts { facts, single, ignored }) => (Some((facts, single)), ignored),
+            None => (None, Vec::new()),
+        };
         let calibrated = self.calibration.as_deref().map(Calibrated::read).transpose()?;
         let bought = self.bought()?;
         let is_described =
@@ -258,7 +257,6 @@ impl MachineArguments {
                  profile), --calibration, --measured figures of one disk, or --facts"
             );
         }
-        let mut assumed = ignored;
         let set = self.members.as_deref().map(parse_set).transpose()?.unwrap_or_default();
         let of_profile = |(profile, count): (Cow<'_, Profile>, Option<u32>)| {
             (Sheet::of(&profile, depth * jobs), count, profile.name().to_string())
@@ -268,22 +266,7 @@ impl MachineArguments {
             (None, Some(bought)) => bought.sheets(depth * jobs)?,
             (None, None) => set.into_iter().map(of_profile).collect(),
         };
-        let mut machine = match (&facts, sheets.first()) {
-            (Some((facts, _)), sheet) => {
-                let of_sheet = sheet.map(|(sheet, ..)| sheet.media);
-                let media = facts.media.or(of_sheet).unwrap_or(facts.machine.media);
-                Machine { media, ..facts.machine.clone() }
-            }
-            (None, Some((sheet, ..))) => Machine::new(sheet.media),
-            (None, None) => {
-                let of_stream = |(work, rate): &(Work, f64)| {
-                    matches!(work, Work::Read | Work::DirectRead).then_some(*rate)
-                };
-                Machine::new(usual_media(
-                    self.measured.iter().filter_map(of_stream).reduce(f64::max),
-                ))
-            }
-        };
+        let mut machine = self.machine(facts.as_ref(), sheets.first().map(|(sheet, ..)| sheet));
         let says_media = facts.as_ref().is_some_and(|(facts, _)| facts.media.is_some());
         if sheets.is_empty() && !says_media {
             let flash = machine.media.is_flash();
@@ -354,6 +337,26 @@ impl MachineArguments {
         let mut described = Described { question, bytes, disks, count, fs, assumed, bought };
         described.say_area();
         Ok(described)
+    }
+
+    /// That of the facts; otherwise one with such members.
+    fn machine(&self, facts: Option<&(Facts, Single)>, sheet: Option<&Sheet>) -> Machine {
+        match (facts, sheet) {
+            (Some((facts, _)), sheet) => {
+                let of_sheet = sheet.map(|sheet| sheet.media);
+                let media = facts.media.or(of_sheet).unwrap_or(facts.machine.media);
+                Machine { media, ..facts.machine.clone() }
+            }
+            (None, Some(sheet)) => Machine::new(sheet.media),
+            (None, None) => {
+                let of_stream = |(work, rate): &(Work, f64)| {
+                    matches!(work, Work::Read | Work::DirectRead).then_some(*rate)
+                };
+                Machine::new(usual_media(
+                    self.measured.iter().filter_map(of_stream).reduce(f64::max),
+                ))
+            }
+        }
     }
 
     fn bought(&self) -> Result<Option<Bought>> {
@@ -521,7 +524,7 @@ fn profile(name: &str) -> Result<Cow<'static, Profile>> {
 struct StatedFacts {
     facts: Facts,
     single: Single,
-    /// Keys that nothing is read of.
+    /// Sentences on keys that nothing is read of.
     ignored: Vec<String>,
 }
 
@@ -534,6 +537,8 @@ fn facts_of(path: &Path, depth: f64) -> Result<StatedFacts> {
         bail!("{}: an object of facts is required", path.display());
     }
     let ignored = ignored_facts(facts).with_context(|| path.display().to_string())?;
+    let ignored = ignored.iter().map(|key| format!("{key} says nothing: it is not understood"));
+    let ignored = ignored.collect();
     let (facts, single) = predict::tables::of_facts(facts, Some(depth));
     Ok(StatedFacts { facts, single, ignored })
 }
