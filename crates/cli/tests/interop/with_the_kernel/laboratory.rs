@@ -218,7 +218,10 @@ fn built_and_tuned_as_asked(made: &ArrayReport) {
     for cell in [write, raid5.cell("read"), raid10.cell("write"), raid10.cell("read")] {
         let names = findings(cell);
         assert!(!names.contains(&"resync-running"), "{cell:#}");
-        assert!(!names.contains(&"stripe-cache-growing"), "{cell:#}");
+    }
+    // Of the RAID 5 with its 512 entries it may be true that all of them were in use.
+    for cell in [raid10.cell("write"), raid10.cell("read")] {
+        assert!(!findings(cell).contains(&"stripe-cache-growing"), "{cell:#}");
     }
     let write = raid10.cell("write");
     let copies: u64 = members(write, "written_bytes").iter().sum();
@@ -260,8 +263,7 @@ fn ended_in_order(made: &ArrayReport) {
     let why = made.outputs_of("syncing")[0];
     assert!(why.contains("stopped while md brought the array up to date"), "{why}");
     let ran = said(made, "ran");
-    for (run, why) in ran.iter().zip(["no md/stripe_cache_size here", "RUN_ARRAY failed", "holds"])
-    {
+    for (run, why) in ran.iter().zip(["raid0 has no stripe-cache", "RUN_ARRAY failed", "holds"]) {
         assert_eq!(run.get("status"), "2", "{:?}", run.values);
         assert!(run.get("said").contains(why), "{:?}", run.values);
     }
