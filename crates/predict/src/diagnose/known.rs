@@ -109,8 +109,11 @@ impl Known {
             let members = f64::from(case.array.members.max(1));
             let each = depth.map_or(ENOUGH, |depth| (depth / members).max(1.0));
             let rates: Vec<f64> = seeks.iter().map(|rates| rates.at(each)).collect();
+            // The law's figure of platters is that of one disk with the whole queue.
+            let queue = if machine.media.rotates() { depth.unwrap_or(ENOUGH) } else { each };
+            let deep: Vec<f64> = seeks.iter().map(|rates| rates.at(queue)).collect();
+            single.replace(Work::RandomRead, typical(&deep), Source::Measured);
             if let Some(median) = typical(&rates) {
-                single.replace(Work::RandomRead, Some(median), Source::Measured);
                 if single.get(Work::RandomWrite).is_none_or(|one| one.source != Source::Measured) {
                     single.replace(Work::RandomWrite, Some(1.3 * median), Source::Assumed);
                 }

@@ -367,7 +367,10 @@ impl Law<'_> {
         let one = if mirror { one } else { self.of_the_slowest(one) };
         let kept = 1.0 - self.constant(Symbol::A0);
         let mut all = all;
-        all.add(Ceiling::Disks, self.read_of_the_disks(one, kept));
+        // All members of an array of flash are read anyway.
+        let in_turn = self.access.direct && !self.machine.media.is_flash();
+        let gain = if in_turn { self.gain_of_near_copies(one) } else { 1.0 };
+        all.add(Ceiling::Disks, self.read_of_the_disks(one, kept) * gain);
         let parity = self.array.parities() > 0;
         if parity && !self.machine.is_at_least(2, 6, 20) {
             let chunks = 4.0 * self.machine.stripe_cache / self.array.chunk_kib;

@@ -342,6 +342,21 @@ fn threads_of_other_work_are_not_this_workloads() {
     assert_eq!(diagnose(&case, &fitted).cause(), Some(Cause::Bus));
 }
 
+/// What a member reads with its share of the queue, times their number: the probes of one disk with
+/// that queue were taken for those with the whole, and lowered once more.
+#[test]
+fn members_read_at_random_what_each_reads_with_its_share_of_the_queue() {
+    for depth in [8.0, 32.0] {
+        let mut case = seeking();
+        case.access.depth = depth;
+        let rates = case.probes.seeks.as_ref().expect("seeks")[0];
+        let found = diagnose(&case, &Fitted::built_in());
+        let members = found.ceilings.iter().find(|line| line.cause == Cause::Members);
+        let share = members.expect("a ceiling").rate / (6.0 * rates.at((depth / 6.0).max(1.0)));
+        assert!((0.75..1.15).contains(&share), "{depth}: {share}");
+    }
+}
+
 #[test]
 fn a_depth_that_is_not_stated_is_no_sign() {
     let fitted = Fitted::built_in();

@@ -53,7 +53,7 @@ impl Law<'_> {
     /// A deep stream on near copies: an idle member reads on while the other reads what lies
     /// before, so that each reads its part of what is in flight, and jumps over the rest. RAID 1
     /// of md stays on one copy.
-    fn gain_of_near_copies(&self, one: f64) -> f64 {
+    pub(super) fn gain_of_near_copies(&self, one: f64) -> f64 {
         let copies = match (self.array.level, self.array.copies) {
             (Level::Raid10, Copies::Near(copies)) => f64::from(copies),
             (Level::Raid1, _) if self.machine.reads_all_copies => self.n,
