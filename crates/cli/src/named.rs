@@ -96,7 +96,7 @@ mod tests {
     fn noted(words: &[&str]) {
         let argument = |name: &'static str| clap::Arg::new(name).long(name);
         let path = |name| argument(name).value_parser(clap::value_parser!(PathBuf));
-        let verb = Command::new("verb").args([path("json"), path("csv"), argument("target")]);
+        let verb = Command::new("raidlab").args([path("json"), path("csv"), argument("target")]);
         let verb = verb.arg(clap::Arg::new("MEMBER").num_args(0..));
         let command = Command::new("raidlab").subcommand(verb);
         let matches = command.clone().get_matches_from(words);
@@ -113,7 +113,7 @@ mod tests {
         let (text, link) = (file.to_str().unwrap(), directory.path().join("link"));
         let link = link.to_str().unwrap();
         let found = |words: &[&str]| {
-            noted(&[&["raidlab", "verb"], words].concat());
+            noted(&[&["raidlab", "raidlab"], words].concat());
             also_named(&file)
         };
         assert_eq!(found(&["--json", text]), None);

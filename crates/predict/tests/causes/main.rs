@@ -397,7 +397,8 @@ fn a_network_limits_what_goes_through_it() {
 #[test]
 fn figures_of_one_disk_are_not_those_of_all() {
     let fitted = Fitted::built_in();
-    let mut case = scaled(seeking(), 0.45);
+    // One with half the rate holds six at three times what the others do with their share, 153/s.
+    let mut case = scaled(seeking(), 0.54);
     case.sample = None;
     case.probes.seeks.as_mut().expect("seeks").truncate(1);
     assert_eq!(diagnose(&case, &fitted).next_probe, Some(Probe::Seeks));
