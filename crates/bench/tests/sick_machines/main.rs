@@ -48,7 +48,7 @@ fn case(machine: &Machine, ran: &load::Ran) -> Case {
         in_flight_bytes: load
             .read_ahead_kib
             .is_none()
-            .then(|| load.depth as f64 * load.block as f64),
+            .then_some(load.depth as f64 * load.block as f64),
         ..Access::new(work, WriteBack::Raw)
     };
     Case {

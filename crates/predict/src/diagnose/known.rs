@@ -112,8 +112,8 @@ impl Known {
             // The law's figure of platters is that of one disk with the whole queue.
             let queue = if machine.media.rotates() { depth.unwrap_or(ENOUGH) } else { each };
             let deep: Vec<f64> = seeks.iter().map(|rates| rates.at(queue)).collect();
-            single.replace(Work::RandomRead, typical(&deep), Source::Measured);
-            if let Some(median) = typical(&rates) {
+            if let (Some(deep), Some(median)) = (typical(&deep), typical(&rates)) {
+                single.replace(Work::RandomRead, Some(deep), Source::Measured);
                 if single.get(Work::RandomWrite).is_none_or(|one| one.source != Source::Measured) {
                     single.replace(Work::RandomWrite, Some(1.3 * median), Source::Assumed);
                 }
