@@ -45,10 +45,6 @@ fn case(machine: &Machine, ran: &load::Ran) -> Case {
     let access = Access {
         depth: load.depth as f64,
         direct: load.read_ahead_kib.is_none(),
-        in_flight_bytes: load
-            .read_ahead_kib
-            .is_none()
-            .then_some(load.depth as f64 * load.block as f64),
         ..Access::new(work, WriteBack::Raw)
     };
     Case {

@@ -325,10 +325,6 @@ fn case(
     }
     measured.request_kib =
         arguments.block.map(|bytes| bytes as f64 / 1024.0).or(measured.request_kib);
-    if measured.access.direct && !measured.depth_is_unknown {
-        let depth = measured.access.depth;
-        measured.access.in_flight_bytes = measured.request_kib.map(|kib| depth * kib * 1024.0);
-    }
     let mut state = seen(facts.map(|facts| facts.state.clone()).unwrap_or_default(), own);
     if let Some(group) = &arguments.cgroup {
         if target.md.is_none() {

@@ -83,7 +83,10 @@ pub fn access_of(case: &Case, known: &Known) -> Access {
     let enough = ENOUGH * f64::from(case.array.members);
     let unknown = case.depth_is_unknown && depth_matters(case);
     let depth = if unknown { known.depth.unwrap_or(enough) } else { case.access.depth };
-    Access { depth, depth_is_stated: !unknown && case.access.depth_is_stated, ..case.access }
+    let direct = case.access.direct && !case.depth_is_unknown;
+    let in_flight_bytes = case.request_kib.filter(|_| direct).map(|kib| depth * kib * 1024.0);
+    let depth_is_stated = !unknown && case.access.depth_is_stated;
+    Access { depth, depth_is_stated, in_flight_bytes, ..case.access }
 }
 
 /// Takes back what the figure disproves: a stall at gaps, a bus, a channel, or a ceiling of the law
