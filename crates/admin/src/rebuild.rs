@@ -144,7 +144,7 @@ pub struct RebuildReport {
     pub failed: Vec<String>,
     /// Sectors that were rebuilt, all members together.
     pub rebuilt_sectors: u64,
-    /// Whether a resync was pending, as after a crash, and ran as well.
+    /// Whether a resync was pending, as after a crash, and is done.
     pub resynced: bool,
     /// How long that took.
     #[serde(rename = "seconds", serialize_with = "seconds")]
@@ -257,7 +257,7 @@ pub fn rebuild(
     refuse_without_spare(array, add.len() + replace.len())?;
     let RebuildOptions { flags, overwrite, .. } = *options;
     let new = NewDevices { add: &add, flags, replace: &replace, overwrite };
-    let resynced = array.read_write.repairs.resync.is_some();
+    let pending = array.read_write.repairs.resync.is_some();
     let (mut shards, rebuilding) = start_replacing(array, &members, &new, &options.start)?;
     let mut driver = shards.pop().expect("one shard");
     let mut places = places(array, &members);
@@ -369,7 +369,7 @@ pub fn rebuild(
         listed_bad: listed_bad.collect(),
         corrected,
         failed,
-        resynced,
+        resynced: pending && is_clean,
         elapsed,
         is_clean,
     })

@@ -245,9 +245,9 @@ fn text(report: &RebuildReport) -> String {
     }
     if members.is_empty() {
         let what = match (report.resynced, report.is_clean) {
-            (false, _) => "nothing to rebuild",
-            (true, true) => "resynced; no member to rebuild",
-            (true, false) => "no member to rebuild; its resync is not complete",
+            (true, _) => "resynced; no member to rebuild",
+            (false, true) => "nothing to rebuild",
+            (false, false) => "no member to rebuild; it is not clean",
         };
         let _ = writeln!(out, "{level}: complete, {what}");
         return out;
