@@ -481,8 +481,11 @@ impl Planner<'_> {
             let mut before = 0..if level == Level::Raid1 { *slot } else { 0 };
             let is_first = before.all(|slot| missing.contains(&MemberIdx(slot)));
             if !checksum_ok && is_first && missing.contains(&MemberIdx(*slot)) {
+                // A member and what is to replace it have one slot: which is which, it says itself.
+                let in_slot = self.metadata.roles.iter().filter(|role| **role == Role::Slot(*slot));
+                let has = if in_slot.count() > 1 { "may have" } else { "has" };
                 sentences.push(format!(
-                    "{label} has the copy that the others are resynced from, and the checksum of \
+                    "{label} {has} the copy that the others are resynced from, and the checksum of \
                      its superblock is wrong, as after a power failure during a superblock write. \
                      The copies may differ, and the remaining ones may be stale. If nothing else \
                      is wrong with {label}, ignore checksums."
