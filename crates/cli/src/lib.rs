@@ -98,7 +98,8 @@ const FINE: u8 = 0;
 fn run(words: Vec<OsString>, creates: bool) -> u8 {
     let words = help_of_help(words);
     let (words, notes) = fio_words::rewritten(words);
-    let words = negative::joined(words, &Arguments::command());
+    let command = Arguments::command();
+    let words = negative::joined(words, &command);
     if let Err(error) = log::start() {
         return failed(&text_of(&error));
     }
@@ -113,13 +114,13 @@ fn run(words: Vec<OsString>, creates: bool) -> u8 {
     let mut pairs = words.windows(2);
     let behind_json = pairs.find(|pair| pair[0] == "--json" && !is_option(&pair[1]));
     let behind_json = behind_json.map(|pair| pair[1].clone());
-    let parsed = with_help(Arguments::command(), &words).try_get_matches_from(words);
+    let parsed = with_help(command.clone(), &words).try_get_matches_from(words);
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return misused(&error, creates, behind_json),
     };
-    named::note(&Arguments::command(), &matches);
+    named::note(&command, &matches);
     // The matches of the verb, for verbs that need the source or the order of their options.
     let said = matches.subcommand().map_or(&matches, |(_, said)| said);
     let ended = match arguments.command {
